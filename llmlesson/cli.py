@@ -1,0 +1,39 @@
+"""`llmlesson run | fetch`: each subcommand lives beside what it drives and adds itself here.
+
+A subcommand module has `add_parser(subparsers)`, which sets `run=` to a function from the parsed
+arguments to an exit status. It imports torch only inside that function, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from llmlesson import __version__
+from llmlesson.errors import LessonError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="llmlesson", description="See what happens after you send a prompt to an LLM."
+    )
+    parser.add_argument("--version", action="version", version=f"llmlesson {__version__}")
+    parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C."""
+    args = build_parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except LessonError as error:
+        print(f"llmlesson: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The engine: our own prefill and decode in plain PyTorch."""

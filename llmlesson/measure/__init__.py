@@ -1,0 +1,1 @@
+"""Counted cost beside measured time."""

@@ -1,0 +1,1 @@
+"""How large a KV cache becomes, for any model config."""
