@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Engine", "Generation", "KVCache", "LessonError", "Step", "__version__", "load"]
 
-_LAZY = {name: "llmlesson.engine" for name in ("Engine", "Generation", "KVCache", "Step", "load")}
+_LAZY = dict.fromkeys(("Engine", "Generation", "KVCache", "Step", "load"), "llmlesson.engine")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,11 @@
-"""The engine: our own prefill and decode in plain PyTorch."""
+"""The engine: our own prefill and decode in plain PyTorch.
+
+Read it in this order: rope, attention, cache, model (the forward pass), engine (prefill, decode, the loop);
+then config, checkpoint, tokenizer and load, which bring a model in.
+"""
+
+from llmlesson.engine.cache import KVCache
+from llmlesson.engine.engine import Engine, Generation, Step, Timings
+from llmlesson.engine.load import load
+
+__all__ = ["Engine", "Generation", "KVCache", "Step", "Timings", "load"]

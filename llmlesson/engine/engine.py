@@ -1,0 +1,248 @@
+"""Prefill, decode, and the loop around them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from llmlesson.engine.cache import KVCache
+from llmlesson.engine.model import Model
+from llmlesson.engine.tokenizer import Messages, Tokenizer
+from llmlesson.errors import LessonError
+
+Ids = Sequence[int] | Tensor
+
+# Room that prefill leaves for the answer when it makes the cache itself.
+DEFAULT_ROOM = 1024
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token of an answer, as `Engine.stream` gives it."""
+
+    index: int  # 0 is the token that prefill gives
+    token_id: int
+    text: str  # what this token adds to the text; empty while a character is incomplete, and for end-of-sequence
+    seconds: float  # the forward pass and the choice of the token; for index 0 the prefill
+    cache_length: int  # positions in the cache after this step
+    cache_nbytes: int
+    finish_reason: str | None  # on the last step: "eos" | "length" | "cache_full"
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of one request."""
+
+    tokenize: float
+    prefill: float
+    decode: tuple[float, ...] = ()  # one a decode step
+
+    @property
+    def time_to_first_token(self) -> float:
+        return self.tokenize + self.prefill
+
+    @property
+    def inter_token_latency(self) -> float | None:
+        """Median seconds of a decode step; None for an answer of one token."""
+        return median(self.decode) if self.decode else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Decode steps a second, prefill left out; None for an answer of one token."""
+        return len(self.decode) / sum(self.decode) if self.decode else None
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A whole answer."""
+
+    text: str
+    token_ids: list[int]  # with the end-of-sequence token, where it ended with one
+    finish_reason: str  # "eos" | "length" | "cache_full"
+    timings: Timings
+    prompt_ids: list[int] = field(repr=False)
+    cache: KVCache = field(repr=False)
+
+
+class Engine:
+    """A model, its tokenizer, and the two things an LLM server does with them: prefill and decode."""
+
+    def __init__(
+        self, name: str, model: Model, tokenizer: Tokenizer | None, eos_token_ids: frozenset[int], missing: str = ""
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.config = model.config
+        self.eos_token_ids = eos_token_ids
+        self._tokenizer = tokenizer
+        self._missing = missing  # why there is no tokenizer
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Raises LessonError if the model's folder has none."""
+        if self._tokenizer is None:
+            raise LessonError(self._missing)
+        return self._tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.norm.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.norm.dtype
+
+    def __repr__(self) -> str:
+        return f"Engine({self.name}, {self.device.type}, {str(self.dtype).removeprefix('torch.')})"
+
+    def new_cache(self, max_tokens: int) -> KVCache:
+        """An empty cache for `max_tokens` positions; at most the model's context."""
+        limit = self.config.max_position_embeddings
+        if not 1 <= max_tokens <= limit:
+            raise LessonError(f"A cache for {max_tokens} positions can't be made: {self.name} works with 1 to {limit}.")
+        c = self.config
+        return KVCache(
+            c.num_hidden_layers, c.num_key_value_heads, c.head_dim, max_tokens, self.dtype, self.device, self.model
+        )
+
+    @torch.inference_mode()
+    def prefill(self, ids: Ids, cache: KVCache | None = None) -> tuple[KVCache, int]:
+        """Read a prompt: K and V of every position go into the cache, and the last gives the first output token.
+
+        ids: the prompt, [T]. Without a `cache` a new one is made, with room for 1,024 more tokens as far as the
+        model's context allows; with one, the prompt continues it. Raises LessonError, with the cache unchanged, for
+        an empty prompt, an id outside the vocabulary, or too little room.
+        """
+        prompt = self._check_ids(ids)
+        if cache is None:
+            limit = self.config.max_position_embeddings
+            if len(prompt) > limit:
+                raise LessonError(
+                    f"The prompt has {len(prompt)} tokens; {self.name} reads at most {limit} (its context). Shorten it."
+                )
+            cache = self.new_cache(min(limit, len(prompt) + DEFAULT_ROOM))
+        logits = self._forward(prompt, cache, last_only=True)  # [V]
+        return cache, int(logits.argmax())
+
+    @torch.inference_mode()
+    def decode(self, cache: KVCache, token: int) -> tuple[KVCache, int]:
+        """Read one token: its K and V are appended to the cache, in place. Returns the cache and the next token."""
+        logits = self._forward(self._check_ids([token]), cache, last_only=True)  # [V]
+        return cache, int(logits.argmax())
+
+    @torch.inference_mode()
+    def logits(self, ids: Ids, cache: KVCache | None = None) -> Tensor:
+        """The scores of every possible next token after each id: float32 [T, V]. Extends the cache if one is given."""
+        checked = self._check_ids(ids)
+        return self._forward(checked, cache if cache is not None else self.new_cache(len(checked)), last_only=False)
+
+    def stream(
+        self,
+        prompt: str | Messages | Ids,
+        max_new_tokens: int = 256,
+        chat: bool = True,
+        cache: KVCache | None = None,
+    ) -> Iterator[Step]:
+        """Answer a prompt, one Step at a time, as soon as each is there.
+
+        prompt: text or messages, put into the chat template unless `chat` is False, or a list of ids. A `cache`
+        from before is continued. Wrong input raises LessonError here, not at the first step. The caller may stop
+        at any time; the engine keeps nothing.
+        """
+        return self._steps(*self._prepare(prompt, max_new_tokens, chat, cache), max_new_tokens)
+
+    def generate(
+        self,
+        prompt: str | Messages | Ids,
+        max_new_tokens: int = 256,
+        chat: bool = True,
+        cache: KVCache | None = None,
+    ) -> Generation:
+        """The same as `stream`, all at once."""
+        started = time.perf_counter()
+        ids, cache = self._prepare(prompt, max_new_tokens, chat, cache)
+        tokenize = time.perf_counter() - started
+        steps = list(self._steps(ids, cache, max_new_tokens))
+        return Generation(
+            text="".join(step.text for step in steps),
+            token_ids=[step.token_id for step in steps],
+            finish_reason=steps[-1].finish_reason or "",
+            timings=Timings(tokenize, steps[0].seconds, tuple(step.seconds for step in steps[1:])),
+            prompt_ids=ids,
+            cache=cache,
+        )
+
+    def prompt_ids(self, prompt: str | Messages | Ids, chat: bool = True) -> list[int]:
+        """The ids that a prompt stands for: see `stream`."""
+        if isinstance(prompt, Tensor):
+            return prompt.tolist()
+        if not isinstance(prompt, str) and all(isinstance(item, int) for item in prompt):
+            return list(prompt)  # type: ignore[arg-type]
+        if chat:
+            return self.tokenizer.chat(prompt)  # type: ignore[arg-type]
+        if not isinstance(prompt, str):
+            raise LessonError("With chat=False the prompt is a text or a list of ids; messages need the chat template.")
+        return self.tokenizer.raw(prompt)
+
+    def _prepare(
+        self, prompt: str | Messages | Ids, max_new_tokens: int, chat: bool, cache: KVCache | None
+    ) -> tuple[list[int], KVCache]:
+        if max_new_tokens < 1:
+            raise LessonError(f"max_new_tokens is {max_new_tokens}: it must be at least 1.")
+        ids = self.prompt_ids(prompt, chat)
+        self._check_ids(ids)
+        if cache is None:
+            # The last token of an answer is never read, so it needs no room.
+            needed = len(ids) + max_new_tokens - 1
+            cache = self.new_cache(max(len(ids), min(needed, self.config.max_position_embeddings)))
+        else:
+            self._check_cache(cache, len(ids))
+        return ids, cache
+
+    def _steps(self, ids: list[int], cache: KVCache, max_new_tokens: int) -> Iterator[Step]:
+        text_stream = self._tokenizer.stream() if self._tokenizer else None
+        token = 0
+        for index in range(max_new_tokens):
+            started = time.perf_counter()
+            cache, token = self.decode(cache, token) if index else self.prefill(ids, cache)
+            seconds = time.perf_counter() - started
+
+            reason = None
+            if token in self.eos_token_ids:
+                reason = "eos"
+            elif index == max_new_tokens - 1:
+                reason = "length"
+            elif cache.length == cache.max_tokens:
+                reason = "cache_full"
+            text = ""
+            if text_stream:
+                text = text_stream.push(token) + (text_stream.flush() if reason else "")
+            yield Step(index, token, text, seconds, cache.length, cache.nbytes, reason)
+            if reason:
+                return
+
+    def _forward(self, ids: Tensor, cache: KVCache, last_only: bool) -> Tensor:
+        self._check_cache(cache, len(ids))
+        return self.model.forward(ids, cache, last_only)
+
+    def _check_ids(self, ids: Ids) -> Tensor:
+        tensor = torch.as_tensor(ids, device="cpu")
+        if tensor.ndim != 1 or not tensor.numel():
+            raise LessonError(f"A prompt is a list of at least one token id; this has the shape {list(tensor.shape)}.")
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise LessonError(f"Token ids are whole numbers, not {tensor.dtype}.")
+        wrong = tensor[(tensor < 0) | (tensor >= self.config.vocab_size)]
+        if len(wrong):
+            last = self.config.vocab_size - 1
+            raise LessonError(f"There is no token with the id {int(wrong[0])}: ids run from 0 to {last}.")
+        return tensor.to(self.device, torch.int64)
+
+    def _check_cache(self, cache: KVCache, tokens: int) -> None:
+        if cache.owner is not self.model:
+            raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
+        cache.require_room(tokens)

@@ -1,0 +1,180 @@
+"""Text to token ids and back, the chat template, and text out of a stream of ids."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import tokenizers
+
+from llmlesson.engine.checkpoint import read_json
+from llmlesson.errors import LessonError
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class Tokenizer:
+    """A Hugging Face `tokenizer.json` in which plain text can never become a control token.
+
+    The library that does the work, `tokenizers`, turns the characters `<|im_end|>` into the control token of that
+    name wherever they stand. Here only the chat template, or `special=True`, may do that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        content = read_json(folder / "tokenizer.json")
+        if not content:
+            raise LessonError(f"{folder} has no tokenizer.json: the model takes lists of ids, but no text.")
+        added = content.pop("added_tokens", [])
+        self.special_tokens: dict[str, int] = {token["content"]: token["id"] for token in added}
+        self._with_special = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._guarded = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # see _encode_guarded
+        self._normalizer = self._guarded.normalizer
+        # Without its added tokens the library sees them as the characters that they are.
+        self._plain = tokenizers.Tokenizer.from_str(json.dumps({**content, "added_tokens": [], "post_processor": None}))
+        by_length = sorted(self.special_tokens, key=len, reverse=True)
+        self._special_pattern = re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
+        self._settings = read_json(folder / "tokenizer_config.json")
+        self._chat_template = _read_chat_template(folder, self._settings)
+
+    @property
+    def eos_token(self) -> str | None:
+        """The name of the token that ends a turn, if the folder says."""
+        name = _token_name(self._settings.get("eos_token"))
+        return name if isinstance(name, str) else None
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, control tokens included."""
+        return int(self._with_special.get_vocab_size())
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The ids of a text, nothing added before or after it.
+
+        With `special`, names of control tokens in the text become those tokens; without, they are plain characters.
+        Bytes that the vocabulary lacks are dropped: of all assigned characters SmolLM2's can't spell six control
+        characters (U+0004, 06, 13, 14, 16 and 1D).
+        """
+        tokenizer = self._with_special if special else self._plain
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int], special: bool = False) -> str:
+        """The text of some ids. Control tokens are left out unless `special`.
+
+        Bytes that are no valid UTF-8, as where a character is cut off, become the replacement character U+FFFD.
+        """
+        return str(self._with_special.decode(list(ids), skip_special_tokens=not special))
+
+    def token(self, token_id: int) -> str:
+        """One token as the vocabulary spells it (byte-level: `Ġ` for a space, `Ċ` for a line end)."""
+        token = self._with_special.id_to_token(token_id)
+        if token is None:
+            raise LessonError(f"There is no token with the id {token_id}: the vocabulary has {self.vocab_size} ids.")
+        return str(token)
+
+    def chat(self, messages: str | Messages) -> list[int]:
+        """The ids of a conversation in the model's chat template, ending where the assistant's answer begins.
+
+        A text stands for one message of the user. Else: `[{"role": "user", "content": "…"}, …]`.
+        """
+        return self._encode_guarded(*self._render(messages))
+
+    def chat_text(self, messages: str | Messages) -> str:
+        """The same conversation as text, control tokens by their names."""
+        text, guard = self._render(messages)
+        return text.replace(guard, "")
+
+    def raw(self, text: str) -> list[int]:
+        """The ids of a text without a chat template, with a begin-of-sequence token where the model expects one."""
+        probe = self._with_special.encode("a", add_special_tokens=True)
+        first = probe.special_tokens_mask.index(0)
+        return list(probe.ids[:first]) + self.encode(text)
+
+    def stream(self) -> TextStream:
+        """Turns ids into text as they come."""
+        return TextStream(self)
+
+    def _render(self, messages: str | Messages) -> tuple[str, str]:
+        """The conversation in its template, with a guard character inside every control token that a message spells."""
+        if self._chat_template is None:
+            raise LessonError("This model has no chat template. Give the prompt as it is, with chat=False.")
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        typed = "".join(text for message in messages for text in message.values())
+        guard = next(_unused_characters(typed + self._chat_template))
+
+        def defuse(text: str) -> str:
+            return self._special_pattern.sub(lambda name: name[0][0] + guard + name[0][1:], text)
+
+        guarded = [{key: defuse(text) for key, text in message.items()} for message in messages]
+        # Imported here: it takes a second, and work on ids doesn't need it.
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        names = {key: _token_name(value) for key, value in self._settings.items() if key.endswith("_token")}
+        try:
+            [text], _ = render_jinja_template(
+                [guarded], chat_template=self._chat_template, add_generation_prompt=True, **names
+            )
+        except Exception as error:  # a template raises whatever it likes for roles that it doesn't know
+            raise LessonError(f"The model's chat template can't take these messages: {error}") from error
+        return text, guard
+
+    def _encode_guarded(self, text: str, guard: str) -> list[int]:
+        """Like encode(special=True), but a control token with the guard character in it is plain text.
+
+        As a normalizer, dropping the guard comes after control tokens are picked out and before the rest is encoded.
+        """
+        drop = tokenizers.normalizers.Replace(guard, "")
+        steps = [drop] if self._normalizer is None else [drop, self._normalizer]
+        self._guarded.normalizer = tokenizers.normalizers.Sequence(steps)
+        return list(self._guarded.encode(text, add_special_tokens=False).ids)
+
+
+class TextStream:
+    """Text from ids one at a time: what comes out, joined, is what decoding all ids together gives.
+
+    A character can be split over several tokens. Nothing is given out until its bytes are whole.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._shown: list[int] = []  # the ids given out last: some decoders treat the first token differently
+        self._pending: list[int] = []
+
+    def push(self, token_id: int) -> str:
+        """The text that this id completes; often a word, sometimes nothing."""
+        self._pending.append(token_id)
+        text = self._new_text()
+        if text.endswith("\N{REPLACEMENT CHARACTER}"):
+            return ""
+        self._shown, self._pending = self._pending, []
+        return text
+
+    def flush(self) -> str:
+        """What is left at the end, whole or not."""
+        text, self._pending = self._new_text(), []
+        return text
+
+    def _new_text(self) -> str:
+        before = self._tokenizer.decode(self._shown)
+        return self._tokenizer.decode(self._shown + self._pending)[len(before) :]
+
+
+def _read_chat_template(folder: Path, settings: Mapping[str, object]) -> str | None:
+    file = folder / "chat_template.jinja"
+    if file.exists():
+        return file.read_text(encoding="utf-8")
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several by name
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _token_name(value: object) -> object:
+    return value["content"] if isinstance(value, dict) else value
+
+
+def _unused_characters(text: str) -> Iterator[str]:
+    """Characters of a private-use area, which no text should hold, less those that this one holds."""
+    return (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in text)
