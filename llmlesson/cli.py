@@ -1,4 +1,4 @@
-"""`llmlesson run | fetch`: each subcommand lives beside what it drives and adds itself here.
+"""`llmlesson run | fetch | …`: each subcommand lives beside what it drives and adds itself here.
 
 A subcommand module has `add_parser(subparsers)`, which sets `run=` to a function from the parsed
 arguments to an exit status. It imports torch only inside that function, so that `--help` is quick.
@@ -7,10 +7,11 @@ arguments to an exit status. It imports torch only inside that function, so that
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from llmlesson import __version__, fetch_cli
+from llmlesson import __version__, fetch_cli, run_cli
 from llmlesson.errors import LessonError
 
 
@@ -20,12 +21,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"llmlesson {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run_cli.add_parser(subparsers)
     fetch_cli.add_parser(subparsers)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C."""
+    """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C,
+    141 nobody reads the output."""
     args = build_parser().parse_args(argv)
     try:
         return int(args.run(args))
@@ -34,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # as in `llmlesson run … | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left for the flush at exit
+        return 141
 
 
 if __name__ == "__main__":

@@ -232,8 +232,10 @@ class Engine:
 
     def _check_ids(self, ids: Ids) -> Tensor:
         tensor = torch.as_tensor(ids, device="cpu")
-        if tensor.ndim != 1 or not tensor.numel():
-            raise LessonError(f"A prompt is a list of at least one token id; this has the shape {list(tensor.shape)}.")
+        if not tensor.numel():
+            raise LessonError("The prompt is empty: give at least one token.")
+        if tensor.ndim != 1:
+            raise LessonError(f"A prompt is one list of token ids; this has the shape {list(tensor.shape)}.")
         if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
             raise LessonError(f"Token ids are whole numbers, not {tensor.dtype}.")
         wrong = tensor[(tensor < 0) | (tensor >= self.config.vocab_size)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tokenizers
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from llmlesson.engine.checkpoint import read_json
 from llmlesson.errors import LessonError
@@ -108,9 +109,6 @@ class Tokenizer:
             return self._special_pattern.sub(lambda name: name[0][0] + guard + name[0][1:], text)
 
         guarded = [{key: defuse(text) for key, text in message.items()} for message in messages]
-        # Imported here: it takes a second, and work on ids doesn't need it.
-        from transformers.utils.chat_template_utils import render_jinja_template
-
         names = {key: _token_name(value) for key, value in self._settings.items() if key.endswith("_token")}
         try:
             [text], _ = render_jinja_template(
