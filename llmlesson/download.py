@@ -102,7 +102,7 @@ def from_pip(source: Source, staging: Path) -> Path:
     pip = pip_command()
     if pip is None:
         raise SourceFailed(
-            f"not installed for {sys.executable} (python -m ensurepip adds it; in an environment of uv, uv pip install pip)"
+            f"not installed for {sys.executable} (python -m ensurepip adds it; with uv, uv pip install pip)"
         )
     folder, log = staging / "wheel", staging / "pip.log"
     # --retries is pip's own, for each request; there is no second attempt on top of it.

