@@ -1,0 +1,205 @@
+"""Hugging Face config -> `ModelSpec`: what each layer keeps, and the values that say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmlesson.errors import LessonError
+from llmlesson.sizing.fields import Fields, model_types
+from llmlesson.sizing.layer_types import layer_kinds
+from llmlesson.sizing.specs import Attention, Layer, ModelSpec, Part
+from llmlesson.sizing.states import layer_states
+
+# Where a multimodal config keeps its language model, and which family that is when it doesn't say.
+_NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+_NESTED_TYPE = {
+    "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "llava": "llama",
+    "llava_next": "llama",
+    "mllama": "mllama_text_model",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "kimi_k25": "deepseek_v3",
+}
+
+
+def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
+    """The layers of the decoder that `config` (a parsed config.json) describes.
+
+    LessonError, naming the key, for an unknown `model_type` or layer type, a missing key or values that don't fit.
+    """
+    text, model_type = decoder_config(config, name)
+    fields = Fields(text, model_type, name)
+    kinds = layer_kinds(fields)
+    fields.derive("layers", len(kinds), "one entry a layer")
+    if fields.rules.get("cache") == "longcat":  # each layer holds two attentions, each with a cache of its own
+        kinds = [kind for kind in kinds for _ in range(2)]
+    layers = _with_sharing(fields, _layers(fields, kinds), kinds)
+    notes: list[str] = []
+    max_context = fields.optional_count("max_position_embeddings")
+    widest = max((a.window or 0 for layer in layers for a in layer.attentions), default=0)
+    if max_context is not None and widest > max_context:
+        notes.append(
+            f"The window ({widest:,}) is larger than the model's context ({max_context:,}): it never fills, so these "
+            "layers grow like full attention."
+        )
+    dtype = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
+    cross = fields.optional_count("max_source_positions") if fields.rules.get("cross_fixed") else None
+    return ModelSpec(
+        name, model_type, tuple(layers), tuple(fields.values), max_context, dtype and str(dtype), cross, tuple(notes)
+    )
+
+
+def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """The part of `config` that describes the language model, and its family. LessonError for an unknown family."""
+    if not isinstance(config, dict):
+        raise LessonError(f"{name} must hold a JSON object, and it holds a {type(config).__name__}.")
+    nested = next((config[key] for key in _NESTED if isinstance(config.get(key), dict)), None)
+    outer_type = config.get("model_type")
+    text = config if nested is None else nested
+    model_type = text.get("model_type") or _NESTED_TYPE.get(str(outer_type))
+    if nested is not None and model_type is not None and any(isinstance(nested.get(key), dict) for key in _NESTED):
+        return decoder_config(nested, name)
+    if model_type is None:
+        raise LessonError(f"{name} lacks 'model_type', which says how the model's layers cache: add it.")
+    if model_type not in model_types():
+        model_type = _NESTED_TYPE.get(str(model_type), model_type)
+    if model_type not in model_types():
+        raise LessonError(
+            f"{name}: 'model_type' is {model_type!r}, a family that sizing doesn't know. Its layers are not guessed; "
+            "describe them yourself and pass kv_cache a list of llmlesson.sizing.Layer."
+        )
+    return text, str(model_type)
+
+
+def _layers(fields: Fields, kinds: list[str]) -> list[Layer]:
+    states = layer_states(fields) if {"linear", "conv", "hybrid"} & set(kinds) else ()
+    attends = any(kind not in ("linear", "conv", "none") for kind in kinds)
+    attentions = _attentions(fields, kinds) if attends else [()] * len(kinds)
+    layers = []
+    for kind, attention in zip(kinds, attentions, strict=True):
+        if kind in ("linear", "conv"):
+            layers.append(Layer(kind, states))
+        elif kind == "hybrid":
+            layers.append(Layer(kind, (*attention, *states)))
+        elif kind == "none":
+            layers.append(Layer(kind))
+        else:
+            layers.append(Layer(_named(kind, attention), attention))
+    return layers
+
+
+def _named(kind: str, parts: tuple[Part, ...]) -> str:
+    """MLA layers are called that; the others by how they attend."""
+    attentions = [part for part in parts if isinstance(part, Attention)]
+    if attentions and attentions[0].latent:
+        return "mla"
+    return "cross" if attentions and all(part.cross for part in attentions) else kind
+
+
+def _attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...]]:
+    cache = fields.rules.get("cache", "heads")
+    if cache in ("mla", "longcat"):
+        return _latent_attentions(fields, kinds)
+    heads = _heads_per_layer(fields, kinds)
+    return [_by_heads(fields, kind, i, *heads[i]) for i, kind in enumerate(kinds)]
+
+
+def _latent_attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...]]:
+    """MLA: one latent and one rope key a token, shared by all heads (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
+    latent = Attention(1, fields.count("kv_lora_rank"), fields.count("qk_rope_head_dim"), latent=True)
+    parts: tuple[Part, ...] = (latent,)
+    if "indexed" in kinds:  # the sparse-attention indexer keeps one small key a token besides
+        parts = (latent, Attention(1, fields.count("index_head_dim"), 0, latent=True))
+    return [parts if kind == "indexed" else (latent,) for kind in kinds]
+
+
+def _heads_per_layer(fields: Fields, kinds: list[str]) -> list[tuple[int, int]]:
+    """(kv_heads, head_dim) of each layer. LessonError if the heads don't divide as they must."""
+    layers = len(kinds)
+    heads = fields.per_layer("num_attention_heads", layers)
+    kv_heads = _kv_heads(fields, heads)
+    dims = _head_dims(fields, heads)
+    if "global_head_dim" in fields.rules["defaults"]:
+        _gemma4_global(fields, kinds, kv_heads, dims)
+    for index, (query, kv) in enumerate(zip(heads, kv_heads, strict=True)):
+        if query % kv:
+            raise LessonError(
+                f"{fields.where}: 'num_key_value_heads' is {kv}, which doesn't divide 'num_attention_heads', {query} "
+                f"(layer {index}): each KV head serves an equal group of query heads."
+            )
+    return list(zip(kv_heads, dims, strict=True))
+
+
+def _kv_heads(fields: Fields, heads: list[int]) -> list[int]:
+    rule = fields.rules.get("kv", "gqa")
+    if rule == "mha":
+        return heads
+    if rule == "multi_query":
+        one = bool(fields.get("multi_query"))
+        return [fields.derive("num_key_value_heads", 1, "multi_query is on")] * len(heads) if one else heads
+    if rule == "falcon" and fields.get("multi_query") and not fields.get("new_decoder_architecture"):
+        return [fields.derive("num_key_value_heads", 1, "multi_query is on")] * len(heads)
+    kv_heads = fields.per_layer("num_key_value_heads", len(heads), default=0)
+    if not any(kv_heads):
+        fields.derive("num_key_value_heads", heads[0], "absent, so one for each attention head (MHA)")
+    return [kv or query for kv, query in zip(kv_heads, heads, strict=True)]
+
+
+def _head_dims(fields: Fields, heads: list[int]) -> list[int]:
+    if not fields.rules.get("head_dim_derived") and fields.get("head_dim") is not None:
+        return fields.per_layer("head_dim", len(heads))
+    hidden = fields.count("hidden_size") * int(fields.rules.get("head_dim_factor", 1))
+    how = "hidden_size / num_attention_heads" if "head_dim_factor" not in fields.rules else "2 · hidden_size / heads"
+    if any(hidden % count for count in heads):
+        raise LessonError(
+            f"{fields.where}: 'hidden_size' gives {hidden} values for {heads[0]} heads, which doesn't divide: add "
+            "'head_dim'."
+        )
+    dims = [hidden // count for count in heads]
+    fields.derive("head_dim", dims[0], how)
+    return dims
+
+
+def _gemma4_global(fields: Fields, kinds: list[str], kv_heads: list[int], dims: list[int]) -> None:
+    """Gemma 4's full layers have their own head_dim, and KV heads too where keys serve as values."""
+    if fields.config.get("per_layer_config"):
+        return
+    dim = fields.count("global_head_dim")
+    own = fields.optional_count("num_global_key_value_heads") if fields.get("attention_k_eq_v") else None
+    for index, kind in enumerate(kinds):
+        if kind == "full":
+            dims[index] = dim
+            kv_heads[index] = own or kv_heads[index]
+
+
+def _by_heads(fields: Fields, kind: str, index: int, kv_heads: int, dim: int) -> tuple[Part, ...]:
+    cache = fields.rules.get("cache", "heads")
+    cross = Attention(kv_heads, dim, dim, cross=True)
+    if cache == "image_layers" and index in fields.get("cross_attention_layers"):
+        return (cross,)
+    window = None
+    if kind in ("sliding", "chunked"):
+        window = fields.count("sliding_window" if kind == "sliding" else "attention_chunk_size")
+    own = Attention(kv_heads, dim, dim, window=window, chunked=kind == "chunked")
+    return (own, cross) if cache == "encoder_decoder" else (own,)
+
+
+def _with_sharing(fields: Fields, layers: list[Layer], kinds: list[str]) -> list[Layer]:
+    """The last `num_kv_shared_layers` layers read the cache of an earlier layer of their kind and keep none."""
+    shared = fields.get("num_kv_shared_layers") or 0
+    if not shared:
+        return layers
+    first = len(layers) - fields.whole("num_kv_shared_layers", shared)
+    if first < 1 or not set(kinds[first:]) <= set(kinds[:first]):
+        raise LessonError(
+            f"{fields.where}: 'num_kv_shared_layers' is {shared}, and that leaves no layer of some kind to share with."
+        )
+    return layers[:first] + [Layer("shared")] * (len(layers) - first)

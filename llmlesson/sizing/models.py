@@ -1,0 +1,101 @@
+"""From what a user names a model by to its layers: a table, a folder, a file, a hub id, a config."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from llmlesson.errors import LessonError
+from llmlesson.sizing.from_config import model_spec
+from llmlesson.sizing.specs import Layer, ModelSpec
+
+
+@cache
+def model_table() -> dict[str, dict[str, Any]]:
+    """The configs that come with the package: name -> config, family, source and expected sizes."""
+    text = files("llmlesson.sizing").joinpath("data/model_configs.json").read_text("utf-8")
+    table: dict[str, dict[str, Any]] = json.loads(text)
+    return table
+
+
+def table_name(name: str) -> str | None:
+    """The table's spelling of `name`: whole or without the organisation, in any case. None if it isn't there."""
+    wanted = name.lower()
+    by_name = {entry.lower(): entry for entry in model_table()}
+    by_tail = {entry.lower().rpartition("/")[2]: entry for entry in model_table()}
+    return by_name.get(wanted) or by_tail.get(wanted)
+
+
+def resolve(config_or_name: Any) -> ModelSpec:
+    """The layers of the model that `config_or_name` names (see `kv_cache`). LessonError if it names none."""
+    if isinstance(config_or_name, ModelSpec):
+        return config_or_name
+    if isinstance(config_or_name, list | tuple):
+        if not config_or_name or not all(isinstance(layer, Layer) for layer in config_or_name):
+            raise LessonError("A list that describes a model must hold llmlesson.sizing.Layer, one for each layer.")
+        return ModelSpec("these layers", "given layers", tuple(config_or_name))
+    config, name = load_config(config_or_name)
+    return model_spec(config, name)
+
+
+def load_config(config_or_name: Any) -> tuple[dict[str, Any], str]:
+    """The parsed config that `config_or_name` names, and a name for it."""
+    if isinstance(config_or_name, Mapping):
+        return dict(config_or_name), str(config_or_name.get("_name_or_path") or "the config")
+    if hasattr(config_or_name, "to_dict") and hasattr(config_or_name, "model_type"):  # a transformers config
+        return config_or_name.to_dict(), str(getattr(config_or_name, "name_or_path", "") or "the config")
+    if not isinstance(config_or_name, str | Path) or not str(config_or_name).strip():
+        raise LessonError(
+            f"Name a model by a table entry, a folder, a config.json, a hub id or a config, not by {config_or_name!r}."
+        )
+    text = str(config_or_name).strip()
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return read_config(path / "config.json"), text
+    if path.is_file() or path.suffix == ".json":
+        return read_config(path), text
+    entry = table_name(text)
+    if entry is not None:
+        return model_table()[entry]["config"], entry
+    if text.count("/") == 1 and not text.startswith((".", "/", "~")):
+        return _from_hub(text), text
+    close = difflib.get_close_matches(text.lower(), [n.lower().rpartition("/")[2] for n in model_table()], 3, 0.5)
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
+    raise LessonError(f"No model is called {text!r}: give a table entry, a folder, a config.json or a hub id.{hint}")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`. LessonError if it isn't there or isn't one."""
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise LessonError(f"Can't read {path}: {error.strerror or error}.") from None
+    except ValueError:
+        raise LessonError(f"{path} is not JSON: give a model's config.json.") from None
+    if not isinstance(config, dict):
+        raise LessonError(f"{path} must hold a JSON object, and it holds a {type(config).__name__}.")
+    return config
+
+
+def _from_hub(repo_id: str) -> dict[str, Any]:
+    """A hub model's config.json: from the local cache if it is there, else fetched once."""
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        cached = try_to_load_from_cache(repo_id, "config.json")
+        if isinstance(cached, str):
+            return read_config(Path(cached))
+        return read_config(Path(hf_hub_download(repo_id, "config.json", etag_timeout=5)))
+    except HFValidationError:
+        raise LessonError(f"{repo_id!r} is neither a table entry nor a valid hub id.") from None
+    except (HfHubHTTPError, OSError) as error:
+        raise LessonError(
+            f"{repo_id!r} is not in the model table, and its config.json can't be had from the hub "
+            f"({type(error).__name__}): check the name and the network, or give a config.json."
+        ) from None
