@@ -1,0 +1,51 @@
+"""What all tests share: skips that say why, and no process left behind."""
+
+import os
+import uuid
+
+import psutil
+import pytest
+
+MARK = "LLMLESSON_TEST_RUN"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a CUDA device")
+    if item.get_closest_marker("browser"):
+        from browser.lab import CHROMIUM_NAMES, find_chromium
+
+        if find_chromium() is None:
+            pytest.skip(f"needs a Chromium on PATH ({', '.join(CHROMIUM_NAMES)})")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Every process that a test starts inherits this, also one whose parent is gone.
+    os.environ[MARK] = uuid.uuid4().hex
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    left = [process for process in psutil.process_iter() if process.pid != os.getpid() and is_ours(process)]
+    _, left = psutil.wait_procs(left, timeout=5)
+    for process in left:
+        print(f"\nERROR: left running by the tests: {process.pid} {describe(process)}")
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def is_ours(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(MARK) == os.environ[MARK]
+    except (psutil.Error, OSError):
+        return False
+
+
+def describe(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:200]
+    except psutil.Error:
+        return "(ended just now)"
