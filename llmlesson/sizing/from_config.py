@@ -10,9 +10,10 @@ from llmlesson.sizing.layer_types import layer_kinds
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec, Part
 from llmlesson.sizing.states import layer_states
 
-# Where a multimodal config keeps its language model, and which family that is when it doesn't say.
+# Where a multimodal config keeps its language model.
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
-_NESTED_TYPE = {
+# The family of a language model that doesn't name its own, and families that go by a second name.
+_SAME_AS = {
     "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
@@ -26,6 +27,7 @@ _NESTED_TYPE = {
     "qwen3_vl_moe": "qwen3_vl_moe_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
+    "kimi_k2": "deepseek_v3",
     "kimi_k25": "deepseek_v3",
 }
 
@@ -64,19 +66,18 @@ def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], s
     nested = next((config[key] for key in _NESTED if isinstance(config.get(key), dict)), None)
     outer_type = config.get("model_type")
     text = config if nested is None else nested
-    model_type = text.get("model_type") or _NESTED_TYPE.get(str(outer_type))
+    model_type = text.get("model_type") or _SAME_AS.get(str(outer_type))
     if nested is not None and model_type is not None and any(isinstance(nested.get(key), dict) for key in _NESTED):
         return decoder_config(nested, name)
     if model_type is None:
         raise LessonError(f"{name} lacks 'model_type', which says how the model's layers cache: add it.")
-    if model_type not in model_types():
-        model_type = _NESTED_TYPE.get(str(model_type), model_type)
+    model_type = _SAME_AS.get(str(model_type), str(model_type))
     if model_type not in model_types():
         raise LessonError(
             f"{name}: 'model_type' is {model_type!r}, a family that sizing doesn't know. Its layers are not guessed; "
             "describe them yourself and pass kv_cache a list of llmlesson.sizing.Layer."
         )
-    return text, str(model_type)
+    return text, model_type
 
 
 def _layers(fields: Fields, kinds: list[str]) -> list[Layer]:
