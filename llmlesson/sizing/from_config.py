@@ -44,7 +44,7 @@ def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
     if fields.rules.get("cache") == "longcat":  # each layer holds two attentions, each with a cache of its own
         kinds = [kind for kind in kinds for _ in range(2)]
     layers = _with_sharing(fields, _layers(fields, kinds), kinds)
-    notes: list[str] = []
+    notes = _assumed(fields)
     max_context = fields.optional_count("max_position_embeddings")
     widest = max((a.window or 0 for layer in layers for a in layer.attentions), default=0)
     if max_context is not None and widest > max_context:
@@ -57,6 +57,15 @@ def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
     return ModelSpec(
         name, model_type, tuple(layers), tuple(fields.values), max_context, dtype and str(dtype), cross, tuple(notes)
     )
+
+
+def _assumed(fields: Fields) -> list[str]:
+    """Says so where a dimension of the model itself isn't in the config."""
+    core = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    assumed = [f"{v.name} = {v.value}" for v in fields.values if v.origin == "class default" and v.name in core]
+    if not assumed:
+        return []
+    return [f"{fields.where} doesn't say {', '.join(assumed)}: the default of {fields.model_type}'s config class."]
 
 
 def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

@@ -84,18 +84,22 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def _from_hub(repo_id: str) -> dict[str, Any]:
     """A hub model's config.json: from the local cache if it is there, else fetched once."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     try:
         cached = try_to_load_from_cache(repo_id, "config.json")
         if isinstance(cached, str):
             return read_config(Path(cached))
-        return read_config(Path(hf_hub_download(repo_id, "config.json", etag_timeout=5)))
+        # One question with a short limit, since a download without a network would retry for half a minute.
+        HfApi().model_info(repo_id, timeout=10)
+        return read_config(Path(hf_hub_download(repo_id, "config.json")))
+    except LessonError:
+        raise
     except HFValidationError:
         raise LessonError(f"{repo_id!r} is neither a table entry nor a valid hub id.") from None
-    except (HfHubHTTPError, OSError) as error:
+    except Exception as error:
         raise LessonError(
             f"{repo_id!r} is not in the model table, and its config.json can't be had from the hub "
             f"({type(error).__name__}): check the name and the network, or give a config.json."
-        ) from None
+        ) from error

@@ -40,7 +40,7 @@ def count_weights(config_or_name: Any) -> Weights:
     """Count on the meta device: the model is built without memory (imports torch and transformers)."""
     from torch import nn
 
-    from llmlesson.sizing.measure import meta_model
+    from llmlesson.sizing.meta_device import meta_model
 
     config, name = load_config(config_or_name)
     model = meta_model(config, name)

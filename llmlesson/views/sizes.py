@@ -1,0 +1,177 @@
+"""Cache sizes as pictures, each with a text twin: growth over the context, layer by layer, and the article's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from llmlesson.sizing import KVCacheSize, get_gpu, kv_cache
+from llmlesson.sizing.explain import KIND_NAMES
+from llmlesson.sizing.tables import kinds, text_table
+from llmlesson.sizing.units import both_units
+from llmlesson.views.text import escape
+
+CONTEXTS = tuple(2**power for power in range(7, 21))  # 128 … 1,048,576 tokens
+GPUS = ("RTX4090-24GB", "H100-80GB")
+ARTICLE_TOKENS = (1_000, 100_000, 1_000_000)
+# A 7B model of the multi-head kind, and models of about its size that came after it.
+ARTICLE_MODELS = ("Llama-2-7b-hf", "Mistral-7B-v0.3", "Llama-3.1-8B", "Qwen2.5-7B")
+
+# Okabe–Ito, in an order that stays apart on light and dark. Lines differ by dash as well, and carry their names.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+GREY = "#808080"
+GRID = "rgba(128,128,128,0.3)"
+
+
+def size_curves(
+    models: Sequence[Any], contexts: Sequence[int] = CONTEXTS, dtype: str = "bf16", gpus: Sequence[str] = GPUS
+) -> go.Figure:
+    """Cache size in GB against context, both axes logarithmic, one line a model, and the memory of `gpus` as lines."""
+    figure = go.Figure()
+    for index, model in enumerate(models):
+        sizes = [kv_cache(model, tokens, dtype=dtype) for tokens in contexts]
+        figure.add_scatter(
+            x=list(contexts),
+            y=[size.nbytes / 10**9 for size in sizes],
+            mode="lines",
+            name=f"{_short(sizes[0])} ({kinds(sizes[0])})",
+            line={"color": COLOURS[index % len(COLOURS)], "dash": DASHES[index % len(DASHES)]},
+            customdata=[[both_units(size.nbytes)] for size in sizes],
+            hovertemplate="%{x:,} tokens: %{customdata[0]}",
+        )
+    for name in gpus:
+        memory = get_gpu(name).memory_nbytes / 10**9
+        figure.add_scatter(
+            x=[contexts[0], contexts[-1]],
+            y=[memory, memory],
+            mode="lines+text",
+            text=[f"memory of {name}", ""],
+            textposition="top right",
+            textfont={"color": GREY, "size": 11},
+            line={"color": GREY, "dash": "dot", "width": 1},
+            name=name,
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    _style(figure, f"KV cache of one sequence, {dtype}")
+    figure.update_xaxes(type="log", title="context, tokens")
+    figure.update_yaxes(type="log", title="cache, GB (10⁹)", dtick=1, tickformat=",~g")
+    return figure
+
+
+def size_curves_text(
+    models: Sequence[Any], contexts: Sequence[int] = CONTEXTS, dtype: str = "bf16", gpus: Sequence[str] = GPUS
+) -> str:
+    """The twin of `size_curves`: GB by context and model, and the GPUs' memory."""
+    columns = [[kv_cache(model, tokens, dtype=dtype) for tokens in contexts] for model in models]
+    header = ("context", *(_short(column[0]) for column in columns))
+    rows = [
+        (f"{tokens:,}", *(_gigabytes(column[row].nbytes) for column in columns)) for row, tokens in enumerate(contexts)
+    ]
+    memory = ", ".join(f"{name} {get_gpu(name).memory_nbytes / 10**9:,.1f}" for name in gpus)
+    lines = [f"KV cache of one sequence, {dtype}, in GB (10⁹ bytes)", text_table(header, rows)]
+    return "\n".join([*lines, f"Memory in GB: {memory}"] if gpus else lines)
+
+
+def layer_bars(size: KVCacheSize) -> go.Figure:
+    """One bar a layer, coloured and named by kind: where a mixed model keeps its bytes."""
+    figure = go.Figure()
+    for index, kind in enumerate(_kinds_in_order(size)):
+        layers = [layer for layer in size.per_layer if layer.kind == kind]
+        figure.add_bar(
+            x=[layer.index for layer in layers],
+            y=[layer.nbytes / 10**6 for layer in layers],
+            name=KIND_NAMES.get(kind, kind),
+            marker={"color": COLOURS[index % len(COLOURS)], "pattern": {"shape": ("", "/", ".", "x")[index % 4]}},
+            hovertemplate="layer %{x}: %{y:,.3f} MB",
+        )
+    _style(figure, _caption(size))
+    figure.update_xaxes(title="layer")
+    figure.update_yaxes(title="cache, MB (10⁶)")
+    return figure
+
+
+def layer_bars_text(size: KVCacheSize, width: int = 40) -> str:
+    """The twin of `layer_bars`: one line a layer, with a bar of at most `width` characters."""
+    largest = max(layer.nbytes for layer in size.per_layer) or 1
+    rows = []
+    for layer in size.per_layer:
+        length = max(1, round(width * layer.nbytes / largest)) if layer.nbytes else 0
+        name = KIND_NAMES.get(layer.kind, layer.kind)
+        rows.append(f"{layer.index:>4}  {'█' * length:<{width}}  {layer.nbytes:>15,} bytes  {name}")
+    return "\n".join([_caption(size), *rows])
+
+
+def article_table(models: Sequence[Any] = ARTICLE_MODELS, dtype: str = "bf16") -> str:
+    """HTML: sizes at 1,000, 100,000 and 1,000,000 tokens. "Hundreds of KB a token" holds for the MHA model only."""
+    header, rows = _article_rows(models, dtype)
+    style = "padding:0.2em 0.8em;border-bottom:1px solid rgba(128,128,128,0.4);text-align:"
+    head = "".join(
+        f'<th scope="col" style="{style}{"left" if i == 0 else "right"}">{escape(h)}</th>' for i, h in enumerate(header)
+    )
+    body = "".join(
+        f'<tr><th scope="row" style="{style}left">{escape(row[0])}</th>'
+        + "".join(f'<td style="{style}right">{escape(cell)}</td>' for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<table style="border-collapse:collapse;color:inherit;background:transparent">'
+        f"<caption>{escape(_article_caption(dtype))}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def article_table_text(models: Sequence[Any] = ARTICLE_MODELS, dtype: str = "bf16") -> str:
+    """The twin of `article_table`."""
+    header, rows = _article_rows(models, dtype)
+    return f"{_article_caption(dtype)}\n{text_table(header, rows)}"
+
+
+def _article_caption(dtype: str) -> str:
+    return f"KV cache of one sequence, {dtype}; each size in decimal and in binary units"
+
+
+def _article_rows(models: Sequence[Any], dtype: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    header = ("model", "layers", "a token", *(f"{tokens:,} tokens" for tokens in ARTICLE_TOKENS))
+    rows = []
+    for model in models:
+        sizes = [kv_cache(model, tokens, dtype=dtype) for tokens in ARTICLE_TOKENS]
+        growth = f"{sizes[0].bytes_per_token:,} bytes"
+        rows.append((_short(sizes[0]), kinds(sizes[0]), growth, *(both_units(size.nbytes) for size in sizes)))
+    return header, rows
+
+
+def _kinds_in_order(size: KVCacheSize) -> list[str]:
+    return list(dict.fromkeys(layer.kind for layer in size.per_layer))
+
+
+def _caption(size: KVCacheSize) -> str:
+    sequences = "1 sequence" if size.batch == 1 else f"{size.batch:,} sequences"
+    return f"{_short(size)}: {size.tokens:,} tokens × {sequences}, {size.dtype}, {both_units(size.nbytes)}"
+
+
+def _short(size: KVCacheSize) -> str:
+    return size.name.rpartition("/")[2]
+
+
+def _gigabytes(nbytes: int) -> str:
+    value = nbytes / 10**9
+    return f"{value:,.1f}" if value >= 100 else f"{value:.3g}"
+
+
+def _style(figure: go.Figure, title: str) -> None:
+    """Transparent, with mid-grey text and grid: readable on a light and on a dark page."""
+    figure.update_layout(
+        title={"text": title, "font": {"size": 14}},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": GREY},
+        height=480,
+        legend={"orientation": "h", "y": -0.2},
+        margin={"l": 60, "r": 20, "t": 50, "b": 60},
+    )
+    figure.update_xaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=GRID)
+    figure.update_yaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=GRID)
