@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from llmlesson import __version__, fetch_cli, run_cli
 from llmlesson.errors import LessonError
+from llmlesson.sizing import cli as size_cli
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -23,6 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run_cli.add_parser(subparsers)
     fetch_cli.add_parser(subparsers)
+    size_cli.add_parser(subparsers)
     return parser
 
 
