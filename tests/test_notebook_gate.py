@@ -293,3 +293,8 @@ def test_checkpoints_are_not_looked_at_and_a_missing_path_is_an_error(tmp_path, 
     with pytest.raises(SystemExit) as stop:
         run(capsys, tmp_path / "nowhere.ipynb")
     assert stop.value.code == 2
+
+
+def test_a_course_without_notebooks_yet_passes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(gate, "ROOT", tmp_path)
+    assert run(capsys) == (0, [])

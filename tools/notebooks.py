@@ -284,7 +284,7 @@ def check_file(path: Path, fix: bool = False) -> list[Finding]:
 
 
 def find_notebooks(paths: list[Path]) -> list[Path]:
-    found = [file for path in paths for file in (sorted(path.rglob("*.ipynb")) if path.is_dir() else [path])]
+    found = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.ipynb")))]
     return [file for file in found if ".ipynb_checkpoints" not in file.parts]
 
 
