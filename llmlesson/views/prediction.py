@@ -7,36 +7,32 @@ from collections.abc import Sequence
 from llmlesson.views.text import escape
 
 Answer = str | float
-BOX = "border-left:4px solid {colour};padding:.2em .9em;margin:.4em 0;background:rgba(128,128,128,.1)"
-ASKED, ANSWERED = "#56B4E9", "#E69F00"
+ASKED, MEASURED = "#56B4E9", "#E69F00"
 
 
 def question(text: str, choices: Sequence[str] | None, unit: str = "", answer: Answer | None = None) -> str:
     """The question with its choices, or the unit of the number it asks for; HTML without any control."""
-    parts = [f"<p><strong>Predict.</strong> {escape(text)}</p>"]
+    parts = [_line(f"<strong>Predict.</strong> {escape(text)}")]
     if choices is None:
-        parts.append(f"<p>Your answer is a number{f' ({escape(unit)})' if unit else ''}.</p>")
+        parts.append(_line(f"Your answer is a number{f' ({escape(unit)})' if unit else ''}."))
     else:
         parts.append("<ul>" + "".join(f"<li><bdi>{escape(choice)}</bdi></li>" for choice in choices) + "</ul>")
     if answer is not None:
-        parts.append(f"<p>Your prediction: <bdi>{shown(answer, unit)}</bdi></p>")
-    return f'<div style="{BOX.format(colour=ASKED)}">{"".join(parts)}</div>'
+        parts.append(_line(f"Your prediction: <bdi>{shown(answer, unit)}</bdi>"))
+    return _box(ASKED, parts)
 
 
 def outcome(text: str, truth: Answer, reason: str = "", unit: str = "", answer: Answer | None = None) -> str:
     """The truth beside the prediction; folded, so as to spoil nothing, where nobody has predicted yet. HTML."""
-    result = f"<p><strong>Measured: <bdi>{shown(truth, unit)}</bdi>.</strong> {escape(reason)}</p>"
+    result = _line(f"<strong>Measured: <bdi>{shown(truth, unit)}</bdi>.</strong> {escape(reason)}")
+    parts = [_line(escape(text))]
     if answer is None:
-        body = (
-            f"<p>{escape(text)}</p><p>You made no prediction, which is fine.</p>"
-            f"<details><summary>Show what was measured</summary>{result}</details>"
-        )
+        parts.append(_line("You made no prediction, which is fine."))
+        parts.append(f"<details><summary>Show what was measured</summary>{result}</details>")
     else:
-        body = (
-            f"<p>{escape(text)}</p><p>You predicted: <bdi>{shown(answer, unit)}</bdi> "
-            f"({verdict(truth, answer)})</p>{result}"
-        )
-    return f'<div style="{BOX.format(colour=ANSWERED)}">{body}</div>'
+        parts.append(_line(f"You predicted: <bdi>{shown(answer, unit)}</bdi> ({verdict(truth, answer)})"))
+        parts.append(result)
+    return _box(MEASURED, parts)
 
 
 def verdict(truth: Answer, answer: Answer) -> str:
@@ -63,3 +59,12 @@ def plain(answer: Answer, unit: str = "") -> str:
         return answer
     number = f"{answer:,.0f}" if float(answer).is_integer() else f"{answer:,}"
     return f"{number} {unit}".rstrip()
+
+
+def _line(html: str) -> str:
+    return f'<p style="margin:.3em 0">{html}</p>'
+
+
+def _box(colour: str, parts: Sequence[str]) -> str:
+    style = f"border-left:4px solid {colour};padding:.3em .9em;margin:.4em 0;background:rgba(128,128,128,.1)"
+    return f'<div style="{style}">{"".join(parts)}</div>'
