@@ -1,5 +1,6 @@
 """What all tests share: skips that say why, and no process left behind."""
 
+import contextlib
 import os
 import uuid
 
@@ -32,7 +33,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     left = [process for process in psutil.process_iter() if process.pid != os.getpid() and is_ours(process)]
     _, left = psutil.wait_procs(left, timeout=5)
     for process in left:
-        print(f"\nERROR: left running by the tests: {process.pid} {describe(process)}")
+        print(f"\nERROR: left running by the tests, ended now: {process.pid} {describe(process)}")
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
