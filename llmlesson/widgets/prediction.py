@@ -246,8 +246,10 @@ def live(ui: ipywidgets.Widget) -> dict[str, Any]:
 
 
 def close_tree(ui: ipywidgets.Widget | None) -> None:
-    """Close a widget and all that it holds: closing a box alone leaves its children with the kernel."""
-    if ui is not None:
-        for child in getattr(ui, "children", ()):
-            close_tree(child)
-        ui.close()
+    """Close a widget and all that it holds: closing a box alone leaves its children, layouts and styles behind."""
+    if ui is None:
+        return
+    parts = [getattr(ui, name, None) for name in ("layout", "style")]
+    for child in (*getattr(ui, "children", ()), *(part for part in parts if isinstance(part, ipywidgets.Widget))):
+        close_tree(child)
+    ui.close()
