@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from llmlesson.errors import LessonError
 
 if TYPE_CHECKING:
-    from llmlesson.engine import Engine, Generation, KVCache, Step, load
+    from llmlesson.engine import Engine, Generation, KVCache, Sampling, Step, load
 
 __version__ = "0.1.0"
-__all__ = ["Engine", "Generation", "KVCache", "LessonError", "Step", "__version__", "load"]
+__all__ = ["Engine", "Generation", "KVCache", "LessonError", "Sampling", "Step", "__version__", "load"]
 
-_LAZY = dict.fromkeys(("Engine", "Generation", "KVCache", "Step", "load"), "llmlesson.engine")
+_LAZY = dict.fromkeys(("Engine", "Generation", "KVCache", "Sampling", "Step", "load"), "llmlesson.engine")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,8 +4,9 @@ Read it in this order: rope, attention, cache, model (the forward pass), engine 
 then config, checkpoint, tokenizer and load, which bring a model in.
 """
 
-from llmlesson.engine.cache import KVCache
+from llmlesson.engine.cache import BatchCache, KVCache
 from llmlesson.engine.engine import Engine, Generation, Step, Timings
 from llmlesson.engine.load import load
+from llmlesson.engine.sampling import Sampling
 
-__all__ = ["Engine", "Generation", "KVCache", "Step", "Timings", "load"]
+__all__ = ["BatchCache", "Engine", "Generation", "KVCache", "Sampling", "Step", "Timings", "load"]

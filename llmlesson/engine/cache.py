@@ -1,11 +1,31 @@
-"""The KV cache: for every layer the keys and values of all positions read so far."""
+"""The KV cache: for every layer the keys and values of all positions read so far.
+
+The forward pass asks a cache three things, and nothing else: at which positions the new tokens stand, which keys they
+may see, and to store their K and V. Another kind of cache (paged, for instance) is another class with these three.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from llmlesson.errors import LessonError
+
+
+class CacheWriter(Protocol):
+    """What the forward pass needs of a cache."""
+
+    def positions(self, tokens: int) -> Tensor:
+        """Where the next `tokens` tokens of each sequence stand: int64 [B, T]."""
+
+    def mask(self, tokens: int) -> Tensor | None:
+        """Which keys each of them may see, bool [B, 1, T, S]; None for plain causal order."""
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store their K and V, [B, Hkv, T, D]; return those that attention reads, [B, Hkv, S, D]."""
 
 
 class KVCache:
@@ -25,10 +45,12 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
         owner: object = None,
+        batch: int = 1,
     ) -> None:
-        shape = (1, num_kv_heads, max_tokens, head_dim)  # [B, Hkv, S, D]
-        self._keys = [torch.empty(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self._values = [torch.empty(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        shape = (batch, num_kv_heads, max_tokens, head_dim)  # [B, Hkv, S, D]
+        # Zeros, since a slot that the mask hides is still multiplied by its weight 0, and 0 · NaN would be NaN.
+        self._keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        self._values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
         self._length = 0
         self.owner = owner  # the model whose keys and values these are; no other may continue them
 
@@ -73,8 +95,13 @@ class KVCache:
                 "prefill into it, or drop the end of this one with cache.truncate(length)."
             )
 
+    def positions(self, tokens: int) -> Tensor:
+        return torch.arange(self._length, self._length + tokens, device=self._keys[0].device)[None]  # [B, T]
+
+    def mask(self, tokens: int) -> Tensor | None:
+        return None
+
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the K and V of T new positions, [B, Hkv, T, D]; return those of all positions, [B, Hkv, S, D]."""
         start, end = self._length, self._length + keys.shape[2]
         self._keys[layer][:, :, start:end] = keys
         self._values[layer][:, :, start:end] = values
@@ -98,9 +125,88 @@ class KVCache:
         copy._length, copy.owner = self._length, self.owner
         return copy
 
+    def fixed_step(self, positions: Tensor, span: int) -> FixedStep:
+        """A writer for one decode step, in which nothing depends on the length as a Python number."""
+        return FixedStep(self._keys, self._values, positions, span)
+
     def __repr__(self) -> str:
         _, kv_heads, _, head_dim = self._keys[0].shape
         return (
             f"KVCache({self._length} of {self.max_tokens} positions, {self.num_layers} layers × 2 × {kv_heads} heads "
             f"× {head_dim} values, {self.nbytes:,} bytes in use)"
         )
+
+
+class FixedStep:
+    """Writes one token for each sequence at a position held in a tensor, and reads a fixed span of slots.
+
+    Sequences of different lengths can step together this way, and a CUDA graph can replay the step: no shape and no
+    launch changes from one token to the next. Slots beyond a sequence's position hold nothing yet: the mask hides them.
+    """
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], positions: Tensor, span: int) -> None:
+        self._keys, self._values, self._positions, self._span = keys, values, positions, span  # positions: [B]
+        self._rows = torch.arange(len(positions), device=positions.device)  # [B]
+        slots = torch.arange(span, device=positions.device)
+        self._mask = (slots <= positions[:, None])[:, None, None, :]  # [B, 1, 1, S]
+
+    def positions(self, tokens: int) -> Tensor:
+        return self._positions[:, None]  # [B, 1]
+
+    def mask(self, tokens: int) -> Tensor | None:
+        return self._mask
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        self._keys[layer][self._rows, :, self._positions] = keys[:, :, 0]
+        self._values[layer][self._rows, :, self._positions] = values[:, :, 0]
+        return self._keys[layer][:, :, : self._span], self._values[layer][:, :, : self._span]
+
+
+class BatchCache:
+    """Keys and values of several sequences of different lengths, each filled from the left of its own row."""
+
+    def __init__(self, storage: KVCache, lengths: Sequence[int]) -> None:
+        self._storage = storage
+        self.lengths = list(lengths)  # positions in use, by row
+        self.owner = storage.owner
+
+    @property
+    def max_tokens(self) -> int:
+        """Positions that fit in each row."""
+        return self._storage.max_tokens
+
+    @property
+    def allocated_nbytes(self) -> int:
+        """Bytes allocated: rows shorter than `max_tokens` waste the rest."""
+        return self._storage.allocated_nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, over all rows."""
+        return sum(self.lengths) * self.allocated_nbytes // (len(self.lengths) * self.max_tokens)
+
+    def keys(self, layer: int, row: int) -> Tensor:
+        """The keys of one layer and row, [kv_heads, length, head_dim]: a view, not a copy."""
+        return self._storage._keys[layer][row, :, : self.lengths[row]]
+
+    def values(self, layer: int, row: int) -> Tensor:
+        """The values of one layer and row, [kv_heads, length, head_dim]: a view, not a copy."""
+        return self._storage._values[layer][row, :, : self.lengths[row]]
+
+    def step(self) -> FixedStep:
+        """A writer for the next token of every row. Raises LessonError if a row is full."""
+        full = [row for row, length in enumerate(self.lengths) if length == self.max_tokens]
+        if full:
+            raise LessonError(
+                f"The KV cache is full in row {full[0]}: it holds {self.max_tokens} positions. "
+                "Give prefill_batch a larger max_tokens."
+            )
+        positions = torch.tensor(self.lengths, device=self._storage._keys[0].device)
+        return self._storage.fixed_step(positions, max(self.lengths) + 1)
+
+    def advance(self) -> None:
+        """Make the token that was written in every row count."""
+        self.lengths = [length + 1 for length in self.lengths]
+
+    def __repr__(self) -> str:
+        return f"BatchCache({len(self.lengths)} rows of {self.max_tokens} positions, in use: {self.lengths})"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
 import torch
 from torch import Tensor
 
-from llmlesson.engine.cache import KVCache
+from llmlesson.engine.cache import BatchCache, KVCache
+from llmlesson.engine.cuda_graph import tokens_read_behind
 from llmlesson.engine.model import Model
+from llmlesson.engine.record import Recording
+from llmlesson.engine.sampling import Sampler, Sampling
+from llmlesson.engine.stopping import StopStrings
 from llmlesson.engine.tokenizer import Messages, Tokenizer
 from llmlesson.errors import LessonError
 
@@ -31,7 +36,7 @@ class Step:
     seconds: float  # the forward pass and the choice of the token; for index 0 the prefill
     cache_length: int  # positions in the cache after this step
     cache_nbytes: int
-    finish_reason: str | None  # on the last step: "eos" | "length" | "cache_full"
+    finish_reason: str | None  # on the last step: "eos" | "stop" | "length" | "cache_full"
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Generation:
 
     text: str
     token_ids: list[int]  # with the end-of-sequence token, where it ended with one
-    finish_reason: str  # "eos" | "length" | "cache_full"
+    finish_reason: str  # "eos" | "stop" | "length" | "cache_full"
     timings: Timings
     prompt_ids: list[int] = field(repr=False)
     cache: KVCache = field(repr=False)
@@ -100,66 +105,128 @@ class Engine:
     def __repr__(self) -> str:
         return f"Engine({self.name}, {self.device.type}, {str(self.dtype).removeprefix('torch.')})"
 
-    def new_cache(self, max_tokens: int) -> KVCache:
+    def new_cache(self, max_tokens: int, batch: int = 1) -> KVCache:
         """An empty cache for `max_tokens` positions; at most the model's context."""
         limit = self.config.max_position_embeddings
         if not 1 <= max_tokens <= limit:
             raise LessonError(f"A cache for {max_tokens} positions can't be made: {self.name} works with 1 to {limit}.")
         c = self.config
         return KVCache(
-            c.num_hidden_layers, c.num_key_value_heads, c.head_dim, max_tokens, self.dtype, self.device, self.model
+            c.num_hidden_layers,
+            c.num_key_value_heads,
+            c.head_dim,
+            max_tokens,
+            self.dtype,
+            self.device,
+            owner=self.model,
+            batch=batch,
         )
 
-    @torch.inference_mode()
-    def prefill(self, ids: Ids, cache: KVCache | None = None) -> tuple[KVCache, int]:
+    @torch.no_grad()
+    def prefill(self, ids: Ids, cache: KVCache | None = None, chunk: int | None = None) -> tuple[KVCache, int]:
         """Read a prompt: K and V of every position go into the cache, and the last gives the first output token.
 
         ids: the prompt, [T]. Without a `cache` a new one is made, with room for 1,024 more tokens as far as the
-        model's context allows; with one, the prompt continues it. Raises LessonError, with the cache unchanged, for
-        an empty prompt, an id outside the vocabulary, or too little room.
+        model's context allows; with one, the prompt continues it. With `chunk`, at most so many tokens are read at a
+        time, which gives the same cache and needs less memory. Raises LessonError, with the cache unchanged, for an
+        empty prompt, an id outside the vocabulary, or too little room.
         """
         prompt = self._check_ids(ids)
         if cache is None:
-            limit = self.config.max_position_embeddings
-            if len(prompt) > limit:
-                raise LessonError(
-                    f"The prompt has {len(prompt)} tokens; {self.name} reads at most {limit} (its context). Shorten it."
-                )
-            cache = self.new_cache(min(limit, len(prompt) + DEFAULT_ROOM))
-        logits = self._forward(prompt, cache, last_only=True)  # [V]
-        return cache, int(logits.argmax())
+            cache = self.new_cache(min(self.config.max_position_embeddings, self._fits(len(prompt)) + DEFAULT_ROOM))
+        return cache, int(self._read(prompt, cache, chunk).argmax())
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def decode(self, cache: KVCache, token: int) -> tuple[KVCache, int]:
         """Read one token: its K and V are appended to the cache, in place. Returns the cache and the next token."""
-        logits = self._forward(self._check_ids([token]), cache, last_only=True)  # [V]
-        return cache, int(logits.argmax())
+        return cache, int(self._read(self._check_ids([token]), cache).argmax())
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def logits(self, ids: Ids, cache: KVCache | None = None) -> Tensor:
         """The scores of every possible next token after each id: float32 [T, V]. Extends the cache if one is given."""
         checked = self._check_ids(ids)
-        return self._forward(checked, cache if cache is not None else self.new_cache(len(checked)), last_only=False)
+        if cache is None:
+            cache = self.new_cache(self._fits(len(checked)))
+        return self.model.logits(self._forward(checked, cache))
+
+    @torch.no_grad()
+    def prefill_batch(self, prompts: Sequence[Ids], max_tokens: int | None = None) -> tuple[BatchCache, list[int]]:
+        """Read several prompts at once, of any lengths: a cache with a row for each, and the first token of each.
+
+        max_tokens: room in every row; without it the longest prompt's length and 1,024 more, within the context.
+        Shorter prompts are padded at their end, where causal order keeps the padding out of sight.
+        """
+        rows = [self._check_ids(ids) for ids in prompts]
+        if not rows:
+            raise LessonError("There are no prompts: give at least one.")
+        lengths = [len(row) for row in rows]
+        longest = self._fits(max(lengths))
+        storage = self.new_cache(
+            max_tokens or min(self.config.max_position_embeddings, longest + DEFAULT_ROOM), len(rows)
+        )
+        storage.require_room(longest)
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # [B, T]
+        x = self.model.forward(padded, storage)  # [B, T, H]
+        last = x[range(len(rows)), [length - 1 for length in lengths]]  # [B, H]
+        return BatchCache(storage, lengths), self.model.logits(last).argmax(dim=-1).tolist()
+
+    @torch.no_grad()
+    def decode_batch(self, cache: BatchCache, tokens: Sequence[int]) -> tuple[BatchCache, list[int]]:
+        """Read one token in every row. Returns the cache, extended in place, and the next token of every row."""
+        if len(tokens) != len(cache.lengths):
+            raise LessonError(f"The cache has {len(cache.lengths)} rows, and {len(tokens)} tokens were given.")
+        self._check_owner(cache)
+        x = self.model.forward(self._check_ids(tokens)[:, None], cache.step())  # [B, 1, H]
+        cache.advance()
+        return cache, self.model.logits(x[:, -1]).argmax(dim=-1).tolist()
+
+    @contextmanager
+    def record(self, layers: Collection[int] | None = None) -> Iterator[Recording]:
+        """Keep Q, K, V, attention weights and the residual stream of these layers (all, if none are named).
+
+            with engine.record([0, 5]) as recording:
+                cache, token = engine.prefill(ids)
+            recording[5].weights        # [Hq, T, S], of the last forward pass
+
+        Costs nothing outside the `with`.
+        """
+        every = range(self.config.num_hidden_layers)
+        wanted = every if layers is None else layers
+        if not set(wanted) <= set(every):
+            raise LessonError(
+                f"{self.name} has the layers 0 to {len(every) - 1}; {sorted(set(wanted))} were asked for."
+            )
+        self.model.recording = Recording(wanted)
+        try:
+            yield self.model.recording
+        finally:
+            self.model.recording = None
 
     def stream(
         self,
         prompt: str | Messages | Ids,
         max_new_tokens: int = 256,
+        sampling: Sampling | None = None,
+        stop: str | Sequence[str] | None = None,
         chat: bool = True,
         cache: KVCache | None = None,
     ) -> Iterator[Step]:
         """Answer a prompt, one Step at a time, as soon as each is there.
 
-        prompt: text or messages, put into the chat template unless `chat` is False, or a list of ids. A `cache`
-        from before is continued. Wrong input raises LessonError here, not at the first step. The caller may stop
-        at any time; the engine keeps nothing.
+        prompt: text or messages, put into the chat template unless `chat` is False, or a list of ids.
+        sampling: how tokens are chosen; greedy if not given. stop: texts that end the answer and are not part of it.
+        A `cache` from before is continued. Wrong input raises LessonError here, not at the first step. The caller
+        may stop at any time; the engine keeps nothing.
         """
-        return self._steps(*self._prepare(prompt, max_new_tokens, chat, cache), max_new_tokens)
+        ids, cache = self._prepare(prompt, max_new_tokens, chat, cache)
+        return self._steps(ids, cache, max_new_tokens, sampling or Sampling(), StopStrings(stop))
 
     def generate(
         self,
         prompt: str | Messages | Ids,
         max_new_tokens: int = 256,
+        sampling: Sampling | None = None,
+        stop: str | Sequence[str] | None = None,
         chat: bool = True,
         cache: KVCache | None = None,
     ) -> Generation:
@@ -167,7 +234,7 @@ class Engine:
         started = time.perf_counter()
         ids, cache = self._prepare(prompt, max_new_tokens, chat, cache)
         tokenize = time.perf_counter() - started
-        steps = list(self._steps(ids, cache, max_new_tokens))
+        steps = list(self._steps(ids, cache, max_new_tokens, sampling or Sampling(), StopStrings(stop)))
         return Generation(
             text="".join(step.text for step in steps),
             token_ids=[step.token_id for step in steps],
@@ -198,37 +265,82 @@ class Engine:
         self._check_ids(ids)
         if cache is None:
             # The last token of an answer is never read, so it needs no room.
-            needed = len(ids) + max_new_tokens - 1
-            cache = self.new_cache(max(len(ids), min(needed, self.config.max_position_embeddings)))
+            needed = self._fits(len(ids)) + max_new_tokens - 1
+            cache = self.new_cache(min(needed, self.config.max_position_embeddings))
         else:
-            self._check_cache(cache, len(ids))
+            self._check_owner(cache)
+            cache.require_room(len(ids))
         return ids, cache
 
-    def _steps(self, ids: list[int], cache: KVCache, max_new_tokens: int) -> Iterator[Step]:
+    def _steps(
+        self, ids: list[int], cache: KVCache, max_new_tokens: int, sampling: Sampling, stop: StopStrings
+    ) -> Iterator[Step]:
         text_stream = self._tokenizer.stream() if self._tokenizer else None
-        token = 0
-        for index in range(max_new_tokens):
-            started = time.perf_counter()
-            cache, token = self.decode(cache, token) if index else self.prefill(ids, cache)
-            seconds = time.perf_counter() - started
-
+        for index, (token, seconds) in enumerate(self._tokens(ids, cache, Sampler(sampling, ids, self.device))):
+            text, stopped = stop.push(text_stream.push(token)) if text_stream else ("", False)
             reason = None
-            if token in self.eos_token_ids:
+            if stopped:
+                reason = "stop"
+            elif token in self.eos_token_ids:
                 reason = "eos"
             elif index == max_new_tokens - 1:
                 reason = "length"
             elif cache.length == cache.max_tokens:
                 reason = "cache_full"
-            text = ""
-            if text_stream:
-                text = text_stream.push(token) + (text_stream.flush() if reason else "")
+            if reason and text_stream and not stopped:
+                last, stopped = stop.push(text_stream.flush())
+                text += last if stopped else last + stop.flush()
             yield Step(index, token, text, seconds, cache.length, cache.nbytes, reason)
             if reason:
                 return
 
-    def _forward(self, ids: Tensor, cache: KVCache, last_only: bool) -> Tensor:
-        self._check_cache(cache, len(ids))
-        return self.model.forward(ids, cache, last_only)
+    def _tokens(self, ids: list[int], cache: KVCache, sampler: Sampler) -> Iterator[tuple[int, float]]:
+        """The tokens of an answer without end, each with the seconds that it took."""
+        prompt = self._check_ids(ids)
+        if self.device.type == "cuda":
+            yield from tokens_read_behind(self.model, cache, sampler, lambda: self._read(prompt, cache))
+        while True:
+            started = time.perf_counter()
+            token = int(sampler.choose(self._read(prompt, cache)))
+            sampler.saw(token)
+            yield token, time.perf_counter() - started
+            prompt = self._check_ids([token])
+
+    @torch.no_grad()
+    def _read(self, ids: Tensor, cache: KVCache, chunk: int | None = None) -> Tensor:
+        """Read ids [T] into the cache, all or none of them. Returns the logits after the last, float32 [V]."""
+        if chunk is not None and chunk < 1:
+            raise LessonError(f"chunk is {chunk}: it must be at least 1.")
+        self._check_owner(cache)
+        cache.require_room(len(ids))
+        before = cache.length
+        try:
+            for part in ids.split(chunk or len(ids)):
+                x = self._forward(part, cache)  # [T, H]
+        except BaseException:
+            cache.truncate(before)
+            raise
+        return self.model.logits(x[-1])
+
+    def _forward(self, ids: Tensor, cache: KVCache) -> Tensor:
+        self._check_owner(cache)
+        cache.require_room(len(ids))
+        x = self.model.forward(ids[None], cache)  # [B, T, H]
+        cache.advance(len(ids))
+        return x[0]
+
+    def _fits(self, tokens: int) -> int:
+        """The number of tokens, if the model's context holds as many."""
+        limit = self.config.max_position_embeddings
+        if tokens > limit:
+            raise LessonError(
+                f"The prompt has {tokens} tokens; {self.name} reads at most {limit} (its context). Shorten it."
+            )
+        return tokens
+
+    def _check_owner(self, cache: KVCache | BatchCache) -> None:
+        if cache.owner is not self.model:
+            raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
 
     def _check_ids(self, ids: Ids) -> Tensor:
         tensor = torch.as_tensor(ids, device="cpu")
@@ -243,8 +355,3 @@ class Engine:
             last = self.config.vocab_size - 1
             raise LessonError(f"There is no token with the id {int(wrong[0])}: ids run from 0 to {last}.")
         return tensor.to(self.device, torch.int64)
-
-    def _check_cache(self, cache: KVCache, tokens: int) -> None:
-        if cache.owner is not self.model:
-            raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
-        cache.require_room(tokens)

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from llmlesson.engine.attention import attend
-from llmlesson.engine.cache import KVCache
+from llmlesson.engine.cache import CacheWriter
 from llmlesson.engine.config import ModelConfig
+from llmlesson.engine.record import Recording
 from llmlesson.engine.rope import inverse_frequencies, rotate, rotation
 
 
@@ -47,42 +48,51 @@ class Model:
     layers: list[Layer]
     norm: Tensor  # [H]
     head: Tensor  # [H, V]
+    recording: Recording | None = None  # set by Engine.record() for as long as it is wanted
 
     def __post_init__(self) -> None:
         self.frequencies = inverse_frequencies(self.config).to(self.norm.device)  # [D/2]
 
-    def forward(self, ids: Tensor, cache: KVCache, last_only: bool) -> Tensor:
-        """Read `ids` at the positions that follow the cache's, and append their K and V to it.
+    def forward(self, ids: Tensor, cache: CacheWriter) -> Tensor:
+        """Read the next tokens of each sequence, and write their K and V into the cache.
 
-        ids: [T] int64. Returns float32 logits: [V] after the last id if `last_only`, else [T, V].
+        ids: [B, T] int64. Returns the residual stream after the last layer, [B, T, H]. The caller makes the new
+        positions count (`cache.advance`) once this has come back.
         """
-        start = cache.length
-        positions = torch.arange(start, start + len(ids), device=ids.device)  # [T]
-        cos, sin = rotation(self.frequencies, positions)  # [T, D/2]
-        x = self.embedding[ids][None]  # [B, T, H]
+        tokens = ids.shape[1]
+        cos, sin = rotation(self.frequencies, cache.positions(tokens))  # [B, 1, T, D/2]
+        mask = cache.mask(tokens)
+        x = self.embedding[ids]  # [B, T, H]
+        if self.recording is not None:
+            self.recording.start_pass()
         for index, layer in enumerate(self.layers):
-            x = x + self._attention(index, layer, self._norm(x, layer.attention_norm), cos, sin, cache)
+            before = x
+            q, k, v = self._project(layer, self._norm(x, layer.attention_norm), cos, sin)
+            k, v = cache.write(index, k, v)  # [B, Hkv, S, D]
+            attended = attend(q, k, v, mask)  # [B, Hq, T, D]
+            x = x + attended.transpose(1, 2).flatten(2) @ layer.out
             x = x + self._mlp(layer, self._norm(x, layer.mlp_norm))
-        cache.advance(len(ids))
-        x = x[0, -1] if last_only else x[0]  # [H] or [T, H]
+            if self.recording is not None and index in self.recording.layers:
+                self.recording.keep(index, before, x, q, k, v)
+        return x
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The score of every token of the vocabulary: [..., H] → float32 [..., V]."""
         return (self._norm(x, self.norm) @ self.head).float()
 
-    def _attention(self, index: int, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache) -> Tensor:
+    def _project(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Q [B, Hq, T, D], K and V [B, Hkv, T, D] of new tokens, Q and K rotated to their positions."""
         c = self.config
-        heads, kv_heads, head_dim = c.num_attention_heads, c.num_key_value_heads, c.head_dim
-        batch, tokens, _ = x.shape
+        heads = (c.num_attention_heads, c.num_key_value_heads, c.num_key_value_heads)
         qkv = x @ layer.qkv  # [B, T, (Hq + 2 Hkv) D]
         if layer.qkv_bias is not None:
             qkv = qkv + layer.qkv_bias
-        qkv = qkv.view(batch, tokens, heads + 2 * kv_heads, head_dim).transpose(1, 2)  # [B, Hq + 2 Hkv, T, D]
-        q, k, v = qkv.split((heads, kv_heads, kv_heads), dim=1)
+        q, k, v = qkv.unflatten(-1, (sum(heads), c.head_dim)).transpose(1, 2).split(heads, dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = self._norm(q, layer.q_norm), self._norm(k, layer.k_norm)
         if layer.uses_rope:
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = cache.write(index, k, v)  # [B, Hkv, S, D]
-        out = attend(q, k, v)  # [B, Hq, T, D]
-        return out.transpose(1, 2).reshape(batch, tokens, heads * head_dim) @ layer.out
+        return q, k, v
 
     def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
         gate, up = (x @ layer.gate_up).chunk(2, dim=-1)  # [B, T, I] each

@@ -29,12 +29,12 @@ def inverse_frequencies(config: ModelConfig) -> Tensor:
 
 
 def rotation(frequencies: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin of each position's angles: [T] → two float32 [T, D/2].
+    """cos and sin of each position's angles: [B, T] → two float32 [B, 1, T, D/2], alike for all heads.
 
     Angles stay in float32 whatever the model's dtype: bfloat16 has 8 bits of precision, so that from position 256
     on neighbouring positions would become one.
     """
-    angles = positions.to(torch.float32)[:, None] * frequencies  # [T, D/2]
+    angles = positions.to(torch.float32)[:, None, :, None] * frequencies  # [B, 1, T, D/2]
     return angles.cos(), angles.sin()
 
 

@@ -47,7 +47,7 @@ def test_bytes_are_counted_from_kv_heads_and_not_from_query_heads(engine, ids):
 def test_a_decode_step_reads_exactly_one_token(engine, ids, monkeypatch):
     seen = []
     forward = engine.model.forward
-    monkeypatch.setattr(engine.model, "forward", lambda ids, *rest: seen.append(len(ids)) or forward(ids, *rest))
+    monkeypatch.setattr(engine.model, "forward", lambda ids, *rest: seen.append(ids.shape[1]) or forward(ids, *rest))
     cache, token = engine.prefill(ids(9))
     engine.decode(cache, token)
     assert seen == [9, 1]
@@ -55,15 +55,10 @@ def test_a_decode_step_reads_exactly_one_token(engine, ids, monkeypatch):
 
 def test_prefill_computes_one_row_of_logits(engine, ids, monkeypatch):
     shapes = []
-    forward = engine.model.forward
-
-    def spy(*args):
-        shapes.append(forward(*args).shape)
-        return torch.zeros(131)
-
-    monkeypatch.setattr(engine.model, "forward", spy)
+    logits = engine.model.logits
+    monkeypatch.setattr(engine.model, "logits", lambda x: shapes.append(x.shape) or logits(x))
     engine.prefill(ids(9))
-    assert shapes == [(131,)]
+    assert shapes == [(60,)]
 
 
 def test_truncate_and_continue_gives_the_same_as_never_having_gone_on(engine, ids):
@@ -132,6 +127,47 @@ def test_a_forward_pass_that_fails_midway_leaves_the_cache(engine, ids, monkeypa
     with pytest.raises(RuntimeError):
         engine.decode(cache, token)
     assert_unchanged(cache, 6, before)
+
+
+def test_chunks_that_do_not_fit_or_fail_leave_nothing_behind(engine, ids, monkeypatch):
+    cache, _ = engine.prefill(ids(6), engine.new_cache(20))
+    before = contents(cache)
+    with pytest.raises(LessonError, match="6 of 20"):
+        engine.prefill(ids(15), cache, chunk=4)
+    assert_unchanged(cache, 6, before)
+    with pytest.raises(LessonError, match="chunk is 0"):
+        engine.prefill(ids(5), cache, chunk=0)
+    forward, calls = engine.model.forward, []
+
+    def fail_at_the_third(ids, cache):
+        calls.append(ids)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return forward(ids, cache)
+
+    monkeypatch.setattr(engine.model, "forward", fail_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        engine.prefill(ids(10), cache, chunk=4)
+    assert_unchanged(cache, 6, before)
+
+
+def test_a_batch_refuses_and_stays_as_it_was(engine, tiny_pair, ids):
+    cache, tokens = engine.prefill_batch([ids(3), ids(5)], max_tokens=6)
+    cache, tokens = engine.decode_batch(cache, tokens)
+    before = cache.keys(1, 1).clone()
+    for call, message in [
+        (lambda: engine.decode_batch(cache, tokens), "full in row 1"),
+        (lambda: engine.decode_batch(cache, [1]), "2 rows, and 1 tokens"),
+        (lambda: engine.decode_batch(cache, [1, 131]), "id 131"),
+        (lambda: tiny_pair("mha")[0].decode_batch(cache, tokens), "another engine"),
+        (lambda: engine.prefill_batch([]), "no prompts"),
+        (lambda: engine.prefill_batch([[1], []]), "prompt is empty"),
+        (lambda: engine.prefill_batch([ids(9)], max_tokens=8), "0 of 8"),
+    ]:
+        with pytest.raises(LessonError, match=message):
+            call()
+        assert cache.lengths == [4, 6]
+        assert torch.equal(cache.keys(1, 1), before)
 
 
 def test_prefill_leaves_room_within_the_context(engine, ids):

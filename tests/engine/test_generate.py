@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from llmlesson import LessonError
+from llmlesson import LessonError, Sampling
+from llmlesson.engine.cuda_graph import tokens_read_behind
+from llmlesson.engine.sampling import Sampler
+from llmlesson.engine.stopping import StopStrings
 
 
 @pytest.fixture
@@ -81,6 +86,70 @@ def test_wrong_input_is_refused_before_the_first_step(engine):
     ]:
         with pytest.raises(LessonError, match=message):
             call()
+
+
+@given(st.lists(st.text("abc", max_size=3), max_size=12), st.lists(st.text("abc", min_size=1, max_size=4), max_size=3))
+def test_stop_strings_never_leak_and_never_lose(pieces, stops):
+    scanner, shown, stopped = StopStrings(stops), "", False
+    for piece in pieces:
+        text, stopped = scanner.push(piece)
+        shown += text
+        if stopped:
+            break
+    shown += "" if stopped else scanner.flush()
+    whole = "".join(pieces)
+    ends = [whole.find(stop) for stop in stops if stop in whole]
+    assert stopped == bool(ends)
+    if not ends:
+        assert shown == whole
+    else:
+        # A stop string that another one begins is met first in the stream, though it may begin later in the text.
+        assert whole.startswith(shown)
+        assert any(whole.startswith(stop, len(shown)) for stop in stops)
+        assert not any(stop in shown for stop in stops)
+
+
+def test_a_stop_string_over_several_tokens_ends_the_answer(real):
+    prompt = "Explain quantum computing like I'm ten."
+    steps = list(real.stream(prompt, max_new_tokens=40, stop=["computing assist", "never said"]))
+    assert steps[-1].finish_reason == "stop"
+    assert "".join(step.text for step in steps) == "In the realm of computing, I'm a quantum "
+    # The end was held back and came to nothing.
+    free = list(real.stream(prompt, max_new_tokens=40, stop="computing assistance"))
+    assert "".join(step.text for step in free) == real.generate(prompt, max_new_tokens=40).text
+    assert free[-1].finish_reason == "length"
+
+
+@pytest.mark.parametrize("stop", ["", ["ok", ""], [3]])
+def test_senseless_stop_strings_are_refused(engine, stop):
+    with pytest.raises(LessonError, match="stop string"):
+        engine.stream([1], stop=stop)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.2, seed=5), Sampling(1.2, seed=5, repetition_penalty=1.2)])
+def test_reading_tokens_one_step_behind_changes_nothing(engine, ids, sampling):
+    """The loop of the CUDA path, here on the CPU: the same tokens, and the cache length of each."""
+    prompt = ids(10)
+    expected = [(step.token_id, step.cache_length) for step in engine.stream(prompt, 20, sampling)]
+    cache = engine.new_cache(29)
+    sampler = Sampler(sampling, prompt, engine.device)
+    tokens = tokens_read_behind(engine.model, cache, sampler, lambda: engine.logits(prompt, cache)[-1])
+    got = [(token, cache.length) for _, (token, _) in zip(expected, tokens, strict=False)]
+    assert got == expected
+    tokens.close()
+    assert cache.length == expected[-1][1]
+
+
+def test_stopping_while_a_step_is_ahead_takes_it_back(engine, ids):
+    prompt = ids(10)
+    cache = engine.new_cache(40)
+    tokens = tokens_read_behind(
+        engine.model, cache, Sampler(Sampling(), prompt, engine.device), lambda: engine.logits(prompt, cache)[-1]
+    )
+    token, _ = next(tokens)
+    tokens.close()
+    assert cache.length == 10
+    assert engine.decode(cache, token)[1] == engine.generate(prompt, max_new_tokens=2).token_ids[1]
 
 
 def test_a_model_without_tokenizer_streams_ids(engine, ids):

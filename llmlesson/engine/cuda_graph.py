@@ -1,0 +1,149 @@
+"""Decode on CUDA without waiting for the host: the step as a graph, and its tokens read one step behind.
+
+A step of a small model is some 500 kernels that each run for microseconds; launching them one by one from Python takes
+longer than running them. A CUDA graph records the launches once and replays them as one.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from llmlesson.engine.cache import KVCache
+from llmlesson.engine.model import Model
+from llmlesson.engine.sampling import Sampler
+
+SMALLEST_BUCKET = 256
+
+
+def bucket(length: int, max_tokens: int) -> int:
+    """Slots that a step reads for a cache of `length` positions: 256, 512, 1024, …, at most all.
+
+    A graph's shapes are fixed, so it can't read just what is in use; reading the whole allocation would cost several
+    times more.
+    """
+    size = SMALLEST_BUCKET
+    while size < length:
+        size *= 2
+    return min(size, max_tokens)
+
+
+class GraphedDecode:
+    """The decode step of one cache, captured once for each bucket of its length. Falls back to eager with a warning."""
+
+    def __init__(self, model: Model, cache: KVCache) -> None:
+        self._model, self._cache = model, cache
+        device = model.norm.device
+        self._token = torch.zeros(1, 1, dtype=torch.int64, device=device)  # [B, T]
+        self._position = torch.zeros(1, dtype=torch.int64, device=device)  # [B]
+        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self._eager = device.type != "cuda"
+
+    def logits(self, token: Tensor) -> Tensor:
+        """Read one token, int64 [] on the device: its K and V are appended to the cache. Returns float32 [V]."""
+        self._cache.require_room(1)
+        self._token.copy_(token)
+        self._position.fill_(self._cache.length)
+        span = bucket(self._cache.length + 1, self._cache.max_tokens)
+        if not self._eager and span not in self._graphs:
+            self._capture(span)
+        if self._eager:
+            logits = self._step(span)
+        else:
+            graph, output = self._graphs[span]
+            graph.replay()
+            logits = output.clone()  # the next replay writes over it
+        self._cache.advance(1)
+        return logits
+
+    def _step(self, span: int) -> Tensor:
+        x = self._model.forward(self._token, self._cache.fixed_step(self._position, span))  # [B, T, H]
+        return self._model.logits(x[0, -1])
+
+    def _capture(self, span: int) -> None:
+        try:
+            # Once outside the capture, for what libraries set up at first use; it writes what the replay writes again.
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self._step(span)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                output = self._step(span)
+            self._graphs[span] = graph, output
+        except RuntimeError as error:
+            warnings.warn(f"CUDA graph capture failed, decoding goes on without: {error}", stacklevel=2)
+            self._eager = True
+
+
+class _Chosen:
+    """A token on its way to the host."""
+
+    def __init__(self, token: Tensor) -> None:
+        self.token = token  # int64 [], on the device
+        if token.device.type == "cuda":
+            # The copy is queued here, before the next step is, so that the host waits for this token only.
+            self._host = torch.empty((), dtype=token.dtype, pin_memory=True).copy_(token, non_blocking=True)
+        else:
+            self._host = token
+        self._mark = _Mark(token.device)
+
+    def read(self) -> int:
+        self._mark.wait()
+        return int(self._host)
+
+    def seconds_since(self, earlier: _Mark | _Chosen) -> float:
+        return self._mark.seconds_since(earlier._mark if isinstance(earlier, _Chosen) else earlier)
+
+
+class _Mark:
+    """A point in the device's queue of work, and when it was reached."""
+
+    def __init__(self, device: torch.device) -> None:
+        if device.type == "cuda":
+            self._event: torch.cuda.Event | None = torch.cuda.Event(enable_timing=True)
+            self._event.record()
+        else:
+            self._event = None
+        self._time = time.perf_counter()
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+    def seconds_since(self, earlier: _Mark) -> float:
+        if self._event is not None and earlier._event is not None:
+            return float(earlier._event.elapsed_time(self._event)) / 1000
+        return self._time - earlier._time
+
+
+def tokens_read_behind(
+    model: Model, cache: KVCache, sampler: Sampler, prefill: Callable[[], Tensor]
+) -> Iterator[tuple[int, float]]:
+    """The tokens of an answer without end, each with its seconds, read by the host after the next step is launched.
+
+    prefill: reads the prompt into the cache and returns the logits [V] for the first token. When the caller stops,
+    the step that was launched ahead is taken back. Where the choice depends on the tokens before (a repetition
+    penalty), nothing is launched ahead.
+    """
+    before: _Mark | _Chosen = _Mark(model.norm.device)
+    chosen = _Chosen(sampler.choose(prefill()))
+    step = GraphedDecode(model, cache)
+    while True:
+        length, upcoming = cache.length, None
+        if not sampler.needs_history and length < cache.max_tokens:
+            upcoming = _Chosen(sampler.choose(step.logits(chosen.token)))
+        token = chosen.read()
+        ahead = cache.length - length
+        cache.truncate(length)  # what the caller sees while it holds this token, and keeps if it stops here
+        yield token, chosen.seconds_since(before)
+        cache.advance(ahead)
+        sampler.saw(token)
+        if upcoming is None:
+            upcoming = _Chosen(sampler.choose(step.logits(chosen.token)))
+        before, chosen = chosen, upcoming

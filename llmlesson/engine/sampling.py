@@ -1,0 +1,129 @@
+"""From the scores of all tokens to the one that is taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from llmlesson.errors import LessonError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen. The parts are applied in this order, which is that of transformers.
+
+    repetition_penalty: scores of tokens that stand in the prompt or the answer are divided by it where positive and
+        multiplied by it where negative (Keskar et al., CTRL, arXiv 1909.05858); 1.0 changes nothing.
+    temperature: scores are divided by it; 0.0 takes the highest score, and everything below has no effect.
+    top_k: only the k best stay (and those that tie with the k-th); None, 0 or more than the vocabulary: all.
+    top_p: the fewest best tokens stay whose probabilities reach p (Holtzman et al., arXiv 1904.09751); at least one.
+    min_p: tokens stay whose probability is at least min_p of the best one's (Nguyen et al., arXiv 2407.01082).
+    seed: the same seed gives the same tokens on the same device; None is different each time.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value, is_right, rule in (
+            ("temperature", self.temperature, lambda x: 0 <= x < math.inf, "0 or more"),
+            ("top_k", self.top_k, lambda x: isinstance(x, int) and x >= 0, "a whole number, 0 or more"),
+            ("top_p", self.top_p, lambda x: 0 <= x <= 1, "between 0 and 1"),
+            ("min_p", self.min_p, lambda x: 0 <= x <= 1, "between 0 and 1"),
+            ("repetition_penalty", self.repetition_penalty, lambda x: 0 < x < math.inf, "more than 0"),
+        ):
+            if value is not None and not is_right(value):
+                raise LessonError(f"{name} is {value!r}: it must be {rule}.")
+
+    def stages(self, logits: Tensor, seen: Iterable[int] = ()) -> Iterable[tuple[str, Tensor]]:
+        """The scores after each part that is switched on, first as they came: names and float32 [V].
+
+        logits: [V]; seen: the ids of prompt and answer so far. A token that a part rules out has the score -inf.
+        """
+        scores = logits.float()
+        yield "logits", scores
+        if self.repetition_penalty != 1.0:
+            yield "repetition_penalty", (scores := _penalize(scores, seen, self.repetition_penalty))
+        if self.temperature == 0:
+            return
+        if self.temperature != 1.0:
+            # The highest score is taken off first, so that a tiny temperature doesn't overflow to inf - inf.
+            yield "temperature", (scores := (scores - scores.max()) / self.temperature)
+        if self.top_k and self.top_k < len(scores):
+            yield "top_k", (scores := _keep_top_k(scores, self.top_k))
+        if self.top_p is not None and self.top_p < 1:
+            yield "top_p", (scores := _keep_top_p(scores, self.top_p))
+        if self.min_p:
+            yield "min_p", (scores := _keep_min_p(scores, self.min_p))
+
+    def explain(self, logits: Tensor, seen: Iterable[int] = ()) -> dict[str, Tensor]:
+        """The probability of every token after each part that is switched on: float32 [V] by name, in order.
+
+        The last entry is the distribution from which the token is drawn. At temperature 0 all of it lies on one.
+        """
+        stages = {name: scores.softmax(dim=0) for name, scores in self.stages(logits, seen)}
+        if self.temperature == 0:
+            last = list(stages.values())[-1]
+            stages["temperature"] = torch.nn.functional.one_hot(last.argmax(), len(last)).float()
+        return stages
+
+
+class Sampler:
+    """Chooses the tokens of one answer."""
+
+    def __init__(self, sampling: Sampling, prompt_ids: Iterable[int], device: torch.device) -> None:
+        self._sampling = sampling
+        self._seen = set(prompt_ids)
+        self._generator = torch.Generator(device)
+        if sampling.seed is None:
+            self._generator.seed()
+        else:
+            self._generator.manual_seed(sampling.seed)
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether `saw` must be told each token before the next is chosen."""
+        return self._sampling.repetition_penalty != 1.0
+
+    def choose(self, logits: Tensor) -> Tensor:
+        """The next token, from the scores [V]: int64 [] on their device."""
+        *_, (_, scores) = self._sampling.stages(logits, self._seen)
+        if self._sampling.temperature == 0:
+            return scores.argmax()
+        return torch.multinomial(scores.softmax(dim=0), 1, generator=self._generator)[0]
+
+    def saw(self, token: int) -> None:
+        """Tell which token was taken."""
+        self._seen.add(token)
+
+
+def _penalize(scores: Tensor, seen: Iterable[int], penalty: float) -> Tensor:
+    ids = torch.tensor(sorted(seen), dtype=torch.int64, device=scores.device)
+    chosen = scores[ids]
+    return scores.index_copy(0, ids, torch.where(chosen < 0, chosen * penalty, chosen / penalty))
+
+
+def _keep_top_k(scores: Tensor, k: int) -> Tensor:
+    kth_best = scores.topk(k).values[-1]
+    return scores.masked_fill(scores < kth_best, -math.inf)
+
+
+def _keep_top_p(scores: Tensor, p: float) -> Tensor:
+    ascending, order = scores.sort()
+    up_to_here = ascending.softmax(dim=0).cumsum(dim=0)
+    drop = up_to_here <= 1 - p  # the worst tokens, as long as together they stay within the rest
+    drop[-1] = False  # the best one stays even at p = 0
+    return scores.masked_fill(torch.zeros_like(drop).scatter(0, order, drop), -math.inf)
+
+
+def _keep_min_p(scores: Tensor, min_p: float) -> Tensor:
+    probabilities = scores.softmax(dim=0)
+    return scores.masked_fill(probabilities < min_p * probabilities.max(), -math.inf)

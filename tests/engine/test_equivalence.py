@@ -1,0 +1,156 @@
+"""One sequence, many ways to compute it, one result: without a cache, with one, in chunks, taken back, cloned, batched,
+and by the step that a CUDA graph replays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from engine import tiny
+
+from llmlesson.engine.attention import attend, attend_reference, attention_weights
+from llmlesson.engine.cuda_graph import GraphedDecode, bucket
+
+MODELS = [*tiny.MODELS, "real"]
+PROMPT, ANSWER = 11, 6
+
+
+def rows(engine, ids, cache, sizes):
+    """Logits after every id, read in parts of the given sizes."""
+    return torch.cat([engine.logits(part, cache) for part in torch.tensor(ids).split(sizes)])
+
+
+def no_cache(engine, ids):
+    return torch.stack([engine.logits(ids[: n + 1])[-1] for n in range(len(ids))])
+
+
+def whole(engine, ids):
+    return engine.logits(ids)
+
+
+def chunks(size):
+    return lambda engine, ids: rows(engine, ids, engine.new_cache(len(ids)), size)
+
+
+def prefill_in_chunks_then_decode(engine, ids):
+    cache = engine.new_cache(len(ids))
+    engine.prefill(ids[:PROMPT], cache, chunk=3)
+    return torch.cat([engine.logits(ids[:PROMPT]), rows(engine, ids[PROMPT:], cache, 1)])
+
+
+def truncated_and_extended(engine, ids):
+    cache = engine.new_cache(len(ids))
+    first = rows(engine, ids[:PROMPT], cache, PROMPT)
+    engine.prefill([5, 6, 7, 8], cache)
+    cache.truncate(PROMPT)
+    return torch.cat([first, rows(engine, ids[PROMPT:], cache, 4)])
+
+
+def cloned(engine, ids):
+    cache = engine.new_cache(len(ids))
+    first = rows(engine, ids[:PROMPT], cache, PROMPT)
+    copy = cache.clone()
+    engine.prefill([5, 6, 7], cache)  # what happens to the original is nothing to the copy
+    return torch.cat([first, rows(engine, ids[PROMPT:], copy, 2)])
+
+
+def batched(engine, ids):
+    """Row 1 of three of different lengths, one shorter and one longer."""
+    others = [ids[:4], ids[3:] + ids[:5]]
+    seen = []
+    logits = engine.model.logits
+    engine.model.logits = lambda x: seen.append(logits(x)) or seen[-1]
+    try:
+        cache, _ = engine.prefill_batch([others[0], ids[:PROMPT], others[1]], max_tokens=60)
+        for token in ids[PROMPT:]:
+            engine.decode_batch(cache, [9, token, 8])
+    finally:
+        del engine.model.logits
+    assert cache.lengths == [4 + ANSWER, len(ids), len(others[1]) + ANSWER]
+    return torch.cat([engine.logits(ids[: PROMPT - 1]), torch.stack([row[1] for row in seen])])
+
+
+def graph_safe(engine, ids):
+    cache = engine.new_cache(len(ids) + 30)  # the step reads all 47 slots: those in use and those that are not
+    first = rows(engine, ids[:PROMPT], cache, PROMPT)
+    step = GraphedDecode(engine.model, cache)
+    return torch.cat([first, torch.stack([step.logits(torch.tensor(token)) for token in ids[PROMPT:]])])
+
+
+WAYS = {
+    "no cache": no_cache,
+    "chunks of 1": chunks(1),
+    "chunks of 3": chunks(3),
+    "chunks of 7": chunks(7),
+    "prefill in chunks": prefill_in_chunks_then_decode,
+    "truncated": truncated_and_extended,
+    "cloned": cloned,
+    "batched": batched,
+    "graph-safe step": graph_safe,
+}
+
+
+@pytest.fixture
+def engine_of(tiny_pair, request):
+    return lambda name: request.getfixturevalue("real") if name == "real" else tiny_pair(name)[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_those_of_one_pass(name, way, engine_of, ids):
+    engine, sequence = engine_of(name), ids(PROMPT + ANSWER)
+    torch.testing.assert_close(WAYS[way](engine, sequence), whole(engine, sequence), atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["gqa", "qwen3", "smollm3"])
+def test_every_row_of_a_batch_holds_its_own_keys_and_values(name, tiny_pair, ids):
+    engine = tiny_pair(name)[0]
+    prompts = [ids(n) for n in (3, 9, 1, 6)]
+    cache, tokens = engine.prefill_batch(prompts)
+    for _ in range(4):
+        cache, tokens = engine.decode_batch(cache, tokens)
+    for row, prompt in enumerate(prompts):
+        single, token = engine.prefill(prompt)
+        for _ in range(4):
+            single, token = engine.decode(single, token)
+        assert tokens[row] == token
+        for layer in range(single.num_layers):
+            torch.testing.assert_close(cache.keys(layer, row), single.keys(layer), atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(cache.values(layer, row), single.values(layer), atol=1e-4, rtol=1e-4)
+    assert cache.lengths == [7, 13, 5, 10]
+    assert cache.nbytes * single.length == single.nbytes * sum(cache.lengths)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(6, 6), (6, 2), (6, 1), (9, 3), (1, 1)])
+@pytest.mark.parametrize(("tokens", "length"), [(1, 1), (1, 9), (9, 9), (4, 9), (2, 2)])
+def test_attend_equals_the_loop_that_a_learner_reads(heads, kv_heads, tokens, length):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(heads, tokens, 8), torch.randn(kv_heads, length, 8), torch.randn(kv_heads, length, 8)
+    expected = attend_reference(q, k, v)
+    torch.testing.assert_close(attend(q[None], k[None], v[None])[0], expected, atol=1e-5, rtol=1e-5)
+    weights = attention_weights(q, k)  # [Hq, T, S]
+    shared = v.repeat_interleave(heads // kv_heads, dim=0)
+    torch.testing.assert_close(weights @ shared, expected, atol=1e-5, rtol=1e-5)
+    assert weights.triu(diagonal=length - tokens + 1).sum() == 0
+
+
+def test_keys_and_values_are_not_repeated_for_the_group():
+    """Peak memory of a decode step's attention: the repeated K and V alone would be 8 times K and V."""
+    q = torch.randn(1, 8, 1, 64)
+    k, v = torch.randn(1, 1, 4096, 64), torch.randn(1, 1, 4096, 64)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        attend(q, k, v)
+    allocated = sum(event.self_cpu_memory_usage for event in profile.events() if event.self_cpu_memory_usage > 0)
+    assert allocated < k.nbytes
+
+
+def test_slots_never_written_hold_no_nan(tiny_pair):
+    """A masked slot has the weight 0, but 0 · NaN is NaN: memory as it comes would poison the graph-safe step."""
+    step = tiny_pair("gqa")[0].new_cache(50).fixed_step(torch.tensor([3]), 50)
+    for layer in range(3):
+        k, v = step.write(layer, torch.ones(1, 2, 1, 10), torch.ones(1, 2, 1, 10))
+        assert k.sum() == v.sum() == 20
+
+
+def test_buckets():
+    assert [bucket(n, 3000) for n in (1, 256, 257, 1025, 2049)] == [256, 256, 512, 2048, 3000]
+    assert bucket(5, 40) == 40
