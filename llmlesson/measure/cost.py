@@ -1,0 +1,90 @@
+"""Counted work of one forward pass: FLOPs and bytes, exact, from the model's config alone.
+
+A multiplication and the addition after it are two FLOPs. Counted are the matrix products (projections, attention, MLP,
+output head); norms, rotary embedding and softmax are left out, as in torch's own counter. Counted bytes are those
+that have to come from memory or go there: each weight once, K and V of every position once, K and V of the new
+positions once. Activations, logits and the few embedding rows that are looked up are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from llmlesson.engine.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one forward pass of `batch` sequences takes, each with `tokens` new positions after `cached` old ones."""
+
+    tokens: int
+    cached: int
+    batch: int
+    projection_flops: int  # Q, K, V and output projections
+    attention_flops: int  # q kᵀ and the weighted sum of v, for the pairs that the causal mask leaves
+    all_pairs_attention_flops: int  # the same by a kernel that computes every pair and masks afterwards
+    mlp_flops: int
+    head_flops: int  # logits of one position a sequence
+    weight_bytes: int  # read
+    kv_read_bytes: int
+    kv_written_bytes: int
+
+    @property
+    def flops(self) -> int:
+        """All FLOPs that the result needs: attention without the pairs that the mask hides."""
+        return self.projection_flops + self.attention_flops + self.mlp_flops + self.head_flops
+
+    @property
+    def nbytes(self) -> int:
+        """All bytes that have to be moved."""
+        return self.weight_bytes + self.kv_read_bytes + self.kv_written_bytes
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity, in FLOPs per byte: what decides between memory and arithmetic as the limit."""
+        return self.flops / self.nbytes
+
+
+def prefill(
+    config: ModelConfig, tokens: int, cached: int = 0, batch: int = 1, dtype: torch.dtype = torch.float32
+) -> Cost:
+    """Reading `tokens` positions behind `cached` others, and the logits of the last. The same for each sequence.
+
+    dtype: of weights and cache.
+    """
+    c = config
+    q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    rows, layers = batch * tokens, c.num_hidden_layers
+
+    projections = c.hidden_size * (q_size + 2 * kv_size) + q_size * c.hidden_size  # weights of a layer
+    mlp = 3 * c.hidden_size * c.intermediate_size  # gate, up, down
+    head = c.hidden_size * c.vocab_size
+    vectors = 2 * c.hidden_size  # the two norms of a layer
+    vectors += q_size + 2 * kv_size if c.qkv_bias else 0
+    vectors += 2 * c.head_dim if c.qk_norm else 0
+    weights = layers * (projections + mlp + vectors) + c.hidden_size + head
+
+    # The t-th new query sees the cached positions, itself and the new ones before it.
+    pairs = tokens * cached + tokens * (tokens + 1) // 2
+    flops_per_pair = 2 * 2 * q_size * layers * batch  # two products over all query heads
+    kv_bytes_per_token = 2 * kv_size * layers * batch * dtype.itemsize
+    return Cost(
+        tokens=tokens,
+        cached=cached,
+        batch=batch,
+        projection_flops=2 * rows * layers * projections,
+        attention_flops=flops_per_pair * pairs,
+        all_pairs_attention_flops=flops_per_pair * tokens * (cached + tokens),
+        mlp_flops=2 * rows * layers * mlp,
+        head_flops=2 * batch * head,
+        weight_bytes=weights * dtype.itemsize,
+        kv_read_bytes=kv_bytes_per_token * (cached + tokens),
+        kv_written_bytes=kv_bytes_per_token * tokens,
+    )
+
+
+def decode(config: ModelConfig, cached: int, batch: int = 1, dtype: torch.dtype = torch.float32) -> Cost:
+    """One decode step: one new position behind `cached` others, for each sequence."""
+    return prefill(config, 1, cached, batch, dtype)

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from llmlesson.measure import cost, roofline
+from llmlesson.measure.roofline import Roofline
+
+PEAKS = Roofline(
+    device="A CPU",
+    dtype="float32",
+    threads=2,
+    torch="2.13.0",
+    read_nbytes=10**9,
+    matmul_size=2048,
+    bytes_per_second=20e9,
+    flops_per_second=100e9,
+)
+
+
+@pytest.fixture
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("LLMLESSON_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A quick measurement."""
+    monkeypatch.setitem(roofline.MATMUL_SIZE, "cpu", 64)
+
+
+def test_decode_lies_under_the_memory_limit_and_prefill_under_the_other(real):
+    assert PEAKS.ridge == 5
+    step, prompt = cost.decode(real.config, 100), cost.prefill(real.config, 100)
+    decode = PEAKS.place(step, 0.05)
+    assert decode.limit == "memory"
+    assert decode.bytes_per_second == step.nbytes / 0.05
+    assert decode.mbu == step.nbytes / 0.05 / 20e9
+    assert decode.least_seconds == step.nbytes / 20e9
+    prefill = PEAKS.place(prompt, 0.5)
+    assert prefill.limit == "compute"
+    assert prefill.flops_per_second == prompt.flops / 0.5
+    assert prefill.mfu == prompt.flops / 0.5 / 100e9
+    assert prefill.least_seconds == prompt.flops / 100e9
+
+
+def test_the_time_that_the_limits_allow_uses_the_whole_limit(real):
+    step = cost.decode(real.config, 100)
+    assert PEAKS.place(step, PEAKS.place(step, 1.0).least_seconds).mbu == pytest.approx(1)
+
+
+def test_measured_peaks_follow_from_time_and_size(monkeypatch, small):
+    monkeypatch.setattr(roofline, "_best", lambda device, work: (work(), 0.5)[1])
+    peaks = roofline.measure(torch.device("cpu"), torch.float32, 8_000_004)
+    assert peaks.read_nbytes == 8_000_000  # whole int64 values
+    assert peaks.bytes_per_second == 16_000_000
+    assert peaks.flops_per_second == 2 * 64**3 / 0.5
+    assert peaks.threads == torch.get_num_threads()
+
+
+def test_the_best_of_the_runs_counts(monkeypatch):
+    class Watch:
+        def __init__(self, device):
+            self.count = -1
+
+        def start(self):
+            self.count = 0
+
+        def lap(self):
+            self.count += 1
+
+        def laps(self):
+            return [3.0, 1.0, 2.0][: self.count]
+
+    monkeypatch.setattr(roofline, "Stopwatch", Watch)
+    runs = []
+    assert roofline._best(torch.device("cpu"), lambda: runs.append(1)) == 1.0
+    assert len(runs) == roofline.REPEATS + 1  # one to warm up
+
+
+def test_a_buffer_is_never_larger_than_a_gib(monkeypatch, small):
+    sizes = []
+    monkeypatch.setattr(torch, "ones", lambda count, **kwargs: sizes.append(count) or torch.zeros(1))
+    roofline.measure(torch.device("cpu"), torch.float32, 10**12)
+    assert sizes == [2**30 // 8]
+
+
+def test_measured_once_a_machine(tiny_pair, home, small):
+    engine, _ = tiny_pair("gqa")
+    first = roofline.of(engine)
+    assert first.read_nbytes == cost.decode(engine.config, 0).weight_bytes // 8 * 8
+    assert roofline.of(engine) == first  # two measurements are never equal to the last digit
+    assert roofline.path().is_relative_to(home)
+    assert roofline.of(engine, fresh=True) != first
+
+
+def test_other_threads_are_another_machine(tiny_pair, home, small):
+    engine, _ = tiny_pair("gqa")
+    before = torch.get_num_threads()
+    roofline.of(engine)
+    try:
+        torch.set_num_threads(before + 1)
+        assert roofline.of(engine).threads == before + 1
+    finally:
+        torch.set_num_threads(before)
+    assert len(json.loads(roofline.path().read_text())) == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"%s": {"unknown": 1}}'])
+def test_an_unusable_file_is_measured_anew(tiny_pair, home, small, content):
+    engine, _ = tiny_pair("gqa")
+    roofline.of(engine)
+    key = next(iter(json.loads(roofline.path().read_text())))
+    roofline.path().write_text(content % key if "%s" in content else content)
+    again = roofline.of(engine)
+    assert json.loads(roofline.path().read_text())[key] == dataclasses.asdict(again)
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tiny_pair, home, small):
+    home.write_text("a file where the folder should be")
+    engine, _ = tiny_pair("gqa")
+    assert roofline.of(engine).bytes_per_second > 0
