@@ -60,7 +60,10 @@ def meta_model(config: dict[str, Any], name: str, dtype: str = "bf16") -> Any:
         hf_config = CONFIG_MAPPING[model_type].from_dict({**text, "model_type": model_type})
         causal = type(hf_config) in AutoModelForCausalLM._model_mapping
         with torch.device("meta"):
-            model = (AutoModelForCausalLM if causal else AutoModel).from_config(hf_config, dtype=torch_dtype)
+            # The default for experts, grouped_mm, exists on the meta device in bf16 only.
+            model = (AutoModelForCausalLM if causal else AutoModel).from_config(
+                hf_config, dtype=torch_dtype, experts_implementation="batched_mm"
+            )
     return model.eval()
 
 

@@ -13,7 +13,7 @@ SUFFIX_HELP = "k and M are decimal (128k = 128,000 and 1M = 1,000,000); Ki and M
 
 
 def parse_tokens(text: str) -> int:
-    """A number of tokens: "4096", "4,096", "128k", "128Ki", "1M" as a number of tokens. LessonError for anything else."""
+    """The number of tokens that "4096", "4,096", "128k", "128Ki" or "1M" means. LessonError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]*)", text.strip().replace(",", "").replace("_", "").lower())
     factor = SUFFIXES.get(match[2]) if match else None
     if match is None or factor is None:
