@@ -1,0 +1,217 @@
+"""What the widgets share: made when first shown, one piece of work at a time, every error in sight."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import ipywidgets
+
+from llmlesson.errors import LessonError
+from llmlesson.views.text import escape
+
+if TYPE_CHECKING:
+    from llmlesson.engine import Engine
+
+_engine_locks: WeakKeyDictionary[Engine, threading.RLock] = WeakKeyDictionary()
+# Which widgets each cell shows, and in which of its runs: a cell that runs again replaces them.
+_shown_by_cell: dict[str, tuple[str, list[LessonWidget]]] = {}
+
+
+def engine_lock(engine: Engine) -> threading.RLock:
+    """To be held around each use of an engine: while one widget records, no other may run a forward pass."""
+    return _engine_locks.setdefault(engine, threading.RLock())
+
+
+class LessonWidget(ABC):
+    """A session, its pictures, and controls. Shown by being the last line of a cell.
+
+    A subclass makes its session in the constructor (wrong input raises there, in the cell) and gives `to_html`,
+    `_plain`, `_build` and `_show`. Its controls come from `_button`, `_stop_button` and `_watch`.
+
+    Work that a button starts runs in a thread of its own: handlers run in the kernel's main thread or in another one,
+    depending on the release of ipykernel, and in both a handler that takes long would keep "Stop" from being heard.
+    """
+
+    def __init__(self) -> None:
+        self._ui: ipywidgets.Widget | None = None
+        self._controls: list[ipywidgets.Widget] = []  # disabled while work runs
+        self._status: ipywidgets.HTML | None = None
+        self._lock = threading.Lock()  # for the next three
+        self._running = False
+        self._thread: threading.Thread | None = None
+        self._late: dict[ipywidgets.Widget, Callable[[Any], None]] = {}  # controls that changed while work ran
+        self._stop = threading.Event()
+
+    @abstractmethod
+    def to_html(self) -> str:
+        """What there is to see now, without controls and without a kernel."""
+
+    @abstractmethod
+    def _plain(self) -> str:
+        """The same in a few words, for a terminal."""
+
+    @abstractmethod
+    def _build(self) -> list[ipywidgets.Widget]:
+        """Make controls and pictures, from top to bottom. The status line is added below them."""
+
+    @abstractmethod
+    def _show(self) -> None:
+        """Bring the pictures up to date with the session and the controls. Called after every change."""
+
+    @property
+    def ui(self) -> ipywidgets.Widget:
+        """The live widget, made now if it isn't there."""
+        if self._ui is None:
+            self._controls = []
+            self._status = ipywidgets.HTML()
+            self._ui = ipywidgets.VBox([*self._build(), self._status])
+            self._show()
+        return self._ui
+
+    def close(self) -> None:
+        """Stop what runs and take the widget away. The session stays; shown again, the widget is made anew."""
+        self._stop.set()
+        ui, self._ui = self._ui, None
+        close_tree(ui)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until what a click started has ended. Returns whether it has."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return not self._running
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        _replace_earlier(self)
+        return {**live(self.ui), "text/html": self.to_html(), "text/plain": self._plain()}
+
+    def _button(self, label: str, work: Callable[[], str | None], says: str = "Working …") -> ipywidgets.Button:
+        """A button that starts `work` in the background; while some runs, a click does nothing.
+
+        work: may check `_stopped` and call `_show`; what it returns is what the status line says at the end. A
+        LessonError that it raises is shown instead. Holds `engine_lock` around each use of the engine.
+        """
+        button = ipywidgets.Button(description=label, layout=ipywidgets.Layout(width="auto"))
+        button.on_click(lambda _: self._start(work, says, button))
+        self._controls.append(button)
+        return button
+
+    def _stop_button(self) -> ipywidgets.Button:
+        """A button that is always there, and makes `_stopped` true."""
+        button = ipywidgets.Button(description="Stop", layout=ipywidgets.Layout(width="auto"))
+        button.on_click(lambda _: self._stop.set() if self._running else self._say("Nothing is running."))
+        return button
+
+    def _watch(self, control: ipywidgets.Widget, apply: Callable[[Any], None] | None = None) -> ipywidgets.Widget:
+        """Follow the value of a control: `apply` (quick, without the engine) takes it over, then all is shown.
+
+        A change that comes while work runs is taken over when that ends. Returns the control.
+        """
+        control.observe(lambda _: self._changed(control, apply or (lambda value: None)), names="value")
+        self._controls.append(control)
+        return control
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether "Stop" was pressed, or the widget closed, since the work began."""
+        return self._stop.is_set()
+
+    def _say(self, text: str) -> None:
+        """Put one line, which may hold anything, where it is seen and announced."""
+        if self._status is not None:
+            self._status.value = f'<div role="status" aria-live="polite"><bdi>{escape(text)}</bdi></div>'
+
+    def _start(self, work: Callable[[], str | None], says: str, clicked: ipywidgets.Widget | None = None) -> None:
+        with self._lock:
+            if self._running:
+                return
+            self._running = True
+            self._stop.clear()
+            # The clicked one stays enabled (its clicks do nothing): disabled, it would lose the keyboard's focus.
+            self._disable(True, clicked)
+            self._say(says)
+            self._thread = threading.Thread(target=self._work, args=(work,), daemon=True)
+            self._thread.start()
+
+    def _work(self, work: Callable[[], str | None]) -> None:
+        said = self._caught(work)
+        while True:
+            said = self._caught(self._show) or said
+            with self._lock:
+                late, self._late = self._late, {}
+                if not late:
+                    self._disable(False)
+                    self._say(said)
+                    self._running = False
+                    return
+            for control, apply in late.items():
+                said = self._caught(lambda c=control, a=apply: a(c.value)) or said  # type: ignore[misc]
+
+    def _changed(self, control: ipywidgets.Widget, apply: Callable[[Any], None]) -> None:
+        with self._lock:
+            if self._running:
+                self._late[control] = apply
+                return
+        said = self._caught(lambda: apply(control.value))
+        self._say(self._caught(self._show) or said)
+
+    def _caught(self, work: Callable[[], str | None]) -> str:
+        """What to say after some work: what it returned, or what went wrong."""
+        try:
+            return work() or ""
+        except LessonError as error:
+            return f"✗ {error}"
+        except Exception as error:  # a handler's exception would only be logged, where nobody looks
+            return f"✗ Something went wrong: {type(error).__name__}: {error}"
+
+    def _disable(self, disabled: bool, but: ipywidgets.Widget | None = None) -> None:
+        for control in self._controls:
+            if control is not but:
+                control.disabled = disabled
+
+
+def live(ui: ipywidgets.Widget) -> dict[str, Any]:
+    """The part of a display that becomes the widget where there is a kernel."""
+    mime = "application/vnd.jupyter.widget-view+json"
+    return {mime: {"version_major": 2, "version_minor": 0, "model_id": ui.model_id}}
+
+
+def close_tree(ui: ipywidgets.Widget | None) -> None:
+    """Close a widget and all that it holds: closing a box alone leaves its children, layouts and styles behind."""
+    if ui is None:
+        return
+    parts = [getattr(ui, name, None) for name in ("layout", "style")]
+    for child in (*getattr(ui, "children", ()), *(part for part in parts if isinstance(part, ipywidgets.Widget))):
+        close_tree(child)
+    ui.close()
+
+
+def _replace_earlier(widget: LessonWidget) -> None:
+    """Close what the running cell showed in an earlier run and no other cell shows: it would pile up, unseen."""
+    cell, run = _running_cell()
+    if not cell:
+        return
+    earlier_run, earlier = _shown_by_cell.get(cell, (run, []))
+    if earlier_run != run:
+        _shown_by_cell[cell] = (run, [])
+        elsewhere = [w for _, widgets in _shown_by_cell.values() for w in widgets]
+        for old in earlier:
+            if old is not widget and old not in elsewhere:
+                old.close()
+    _, now = _shown_by_cell.setdefault(cell, (run, []))
+    if widget not in now:
+        now.append(widget)
+
+
+def _running_cell() -> tuple[str, str]:
+    """The id of the notebook's cell that is being run, and of this run; empty where there is no such thing."""
+    with suppress(ImportError, AttributeError, KeyError, TypeError):
+        from IPython.core.getipython import get_ipython
+
+        request = get_ipython().kernel.get_parent()
+        return request["metadata"]["cellId"], request["header"]["msg_id"]
+    return "", ""
