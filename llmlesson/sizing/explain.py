@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from llmlesson.sizing.conventions import get_convention
-from llmlesson.sizing.dtypes import FLOATS, get_dtype
-from llmlesson.sizing.size import KVCacheSize, LayerSize
+from llmlesson.sizing.dtypes import get_dtype
+from llmlesson.sizing.size import KVCacheSize, LayerSize, model_nbytes
 from llmlesson.sizing.specs import Attention, Layer, State
 from llmlesson.sizing.units import both_units, gigabytes
 
@@ -108,8 +108,7 @@ def _state(size: KVCacheSize, part: State) -> Iterator[str]:
     shape = [max(1, part.shape[0] // size.tp), *part.shape[1:]]
     if part.conv and convention.drop_conv_column:
         shape[-1] -= 1
-    model = size.dtype if size.dtype in FLOATS else (size.spec.model_dtype or "bf16")
-    each = convention.state_value_nbytes(part, get_dtype(model).block_bytes)
+    each = convention.state_value_nbytes(part, model_nbytes(size.spec, get_dtype(size.dtype)))
     total = size.batch * each
     for extent in shape:
         total *= extent

@@ -44,8 +44,10 @@ def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
     if fields.rules.get("cache") == "longcat":  # each layer holds two attentions, each with a cache of its own
         kinds = [kind for kind in kinds for _ in range(2)]
     layers = _with_sharing(fields, _layers(fields, kinds), kinds)
-    notes = _assumed(fields)
-    max_context = fields.optional_count("max_position_embeddings")
+    notes = [*_assumed(fields), *_ignored(fields)]
+    max_context = fields.get("max_position_embeddings")
+    if not isinstance(max_context, int) or max_context < 1:
+        max_context = None  # it only makes notes: some configs hold -1 for "no limit"
     widest = max((a.window or 0 for layer in layers for a in layer.attentions), default=0)
     if max_context is not None and widest > max_context:
         notes.append(
@@ -66,6 +68,14 @@ def _assumed(fields: Fields) -> list[str]:
     if not assumed:
         return []
     return [f"{fields.where} doesn't say {', '.join(assumed)}: the default of {fields.model_type}'s config class."]
+
+
+def _ignored(fields: Fields) -> list[str]:
+    """Says so where the config sets a window that models of this family don't have."""
+    window = fields.config.get("sliding_window")
+    if fields.rules["layers"] != "full" or not window:
+        return []
+    return [f"'sliding_window' is {window}, and {fields.model_type} models have none: every layer is sized in full."]
 
 
 def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

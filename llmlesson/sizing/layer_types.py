@@ -161,9 +161,8 @@ def _zamba2(fields: Fields) -> list[str]:
 
 def window_in_use(fields: Fields) -> bool:
     """Whether the family's window is switched on: Qwen configs carry one that `use_sliding_window` turns off."""
-    if fields.get("use_sliding_window") is False:
-        return False
-    return bool(fields.get("sliding_window"))
+    switched = "use_sliding_window" in fields.rules["defaults"]
+    return bool(fields.get("sliding_window")) and not (switched and not fields.get("use_sliding_window"))
 
 
 RULES: dict[str, Callable[[Fields], list[str]]] = {

@@ -127,7 +127,7 @@ def size_of_spec(
         cross_tokens = check_tokens(cross_tokens, "cross_tokens")
     else:
         cross_tokens = None
-    sizer = _Sizer(kv_dtype, rule, tokens, batch, tp, cross_tokens or 0, _model_nbytes(spec, kv_dtype))
+    sizer = _Sizer(kv_dtype, rule, tokens, batch, tp, cross_tokens or 0, model_nbytes(spec, kv_dtype))
     known: dict[Layer, LayerSize] = {}  # most models repeat a few layers many times
     per_layer = []
     for index, layer in enumerate(spec.layers):
@@ -199,10 +199,10 @@ class _Sizer:
         return max(1, count // self.tp)
 
 
-def _model_nbytes(spec: ModelSpec, dtype: Dtype) -> int:
-    if dtype.name in FLOATS:
-        return dtype.block_bytes
-    return get_dtype(spec.model_dtype or "bf16").block_bytes
+def model_nbytes(spec: ModelSpec, dtype: Dtype) -> int:
+    """Bytes of one value as the model computes: `dtype` if it is a float type, else the config's own, else bf16."""
+    own = (spec.model_dtype or "").removeprefix("torch.")
+    return dtype.block_bytes if dtype.name in FLOATS else 4 if own in ("float32", "fp32") else 2
 
 
 def _notes(spec: ModelSpec, tokens: int) -> Sequence[str]:

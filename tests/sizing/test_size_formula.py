@@ -114,6 +114,7 @@ def test_full_attention_is_rounded_up(convention, tokens):
         ("ideal", "bf16", 64 * 4 * 2 + 64 * 16 * 4),
         ("hf_dynamic", "fp32", 64 * 4 * 4 + 64 * 16 * 4),
         ("ideal", "fp8", 64 * 4 * 2 + 64 * 16 * 4),  # the cache is quantised, the states are not
+        ("vllm", "q8_0", 64 * 3 * 2 + 64 * 16 * 2),
         ("vllm", "bf16", 64 * 3 * 2 + 64 * 16 * 2),  # one column fewer, all in the model's dtype
         ("llama_cpp", "bf16", 64 * 3 * 4 + 64 * 16 * 4),
     ],
@@ -223,6 +224,8 @@ def test_notes_speak_up():
         "doesn't say num_attention_heads = 32, hidden_size = 4096"
         in kv_cache({"model_type": "llama", "num_hidden_layers": 2}, 5).notes[0]
     )
+    assert "'sliding_window' is 9, and llama models have none" in kv_cache({**LLAMA, "sliding_window": 9}, 5).notes[0]
+    assert kv_cache({**LLAMA, "max_position_embeddings": -1}, 5).notes == ()
     assert kv_cache("gpt2", 1000).notes == ()
 
 
