@@ -219,11 +219,17 @@ def _text(
 
 
 def _svg(width: float, height: float, spoken: str, parts: Sequence[str]) -> str:
-    """An SVG that shrinks with the page, but not until its letters can't be read: then it scrolls."""
+    """An SVG that shrinks with the page, but not until its letters can't be read: then it scrolls.
+
+    Until the reader has run or trusted the notebook, JupyterLab takes the tags out of a picture and leaves the letters.
+    So the letters bring their own size, and without the tags have none. In their place stands the description: what
+    hides it otherwise, max-block-size, is taken out as well.
+    """
     spoken = escape(spoken)
     return (
-        f'<div style="overflow-x:auto;max-width:{width:.0f}px">'
+        f'<div style="overflow-x:auto;max-width:{width:.0f}px;font-size:0">'
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         f'aria-label="{spoken}" style="width:100%;min-width:{0.75 * width:.0f}px;height:auto;display:block" '
-        f'font-family="var(--jp-ui-font-family, sans-serif)"><title>{spoken}</title>{"".join(parts)}</svg></div>'
+        f'font-family="var(--jp-ui-font-family, sans-serif)"><title>{spoken}</title>{"".join(parts)}</svg>'
+        f'<p aria-hidden="true" style="font-size:14px;margin:0;overflow:hidden;max-block-size:0">{spoken}</p></div>'
     )

@@ -106,3 +106,14 @@ def test_both_themes_can_read_it(html):
     svg = svg_of(html)
     assert {e.get("fill") for e in svg.iter() if e.tag.endswith("text")} == {"currentColor"}
     assert not re.search(r"#fff\b|#ffffff|#000\b|#000000|white|black", html)
+
+
+@pytest.mark.parametrize("html", [request_map(), draw()])
+def test_where_a_page_takes_the_tags_of_the_picture_out_its_description_is_left(html):
+    """As JupyterLab does before a notebook is run: letters outside of `<text>` have no size, the description has."""
+    svg = svg_of(html)
+    assert re.match(r'<div style="[^"]*font-size:0">', html)
+    assert all(int(e.get("font-size")) > 0 for e in svg.iter() if e.tag.endswith("text"))
+    description = ElementTree.fromstring(re.search(r"<p .*?</p>", html)[0])
+    assert description.text == svg.get("aria-label")
+    assert "font-size:14px" in description.get("style")
