@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from llmlesson.engine.config import ModelConfig
-from llmlesson.engine.model import Layer, Model
+from llmlesson.engine.int8 import Int8Matrix
+from llmlesson.engine.model import Layer, Matrix, Model
 from llmlesson.errors import LessonError
 
 
@@ -73,8 +74,8 @@ class _Tensors:
         return tensor
 
 
-def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Model:
-    """The weights of a folder, laid out for the forward pass.
+def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: torch.dtype, int8: bool) -> Model:
+    """The weights of a folder, laid out for the forward pass; with `int8`, matrices quantized from `dtype`.
 
     Tensors are read, converted and transposed one at a time, so that the peak stays near the size of the result.
     Raises LessonError that names what is missing, unexpected or of the wrong shape.
@@ -82,7 +83,11 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
     c = config
     q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
 
-    def matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Tensor:
+    def matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Matrix:
+        joined = plain_matrix(names, in_size, out_sizes)
+        return Int8Matrix(joined) if int8 else joined
+
+    def plain_matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Tensor:
         """Checkpoint matrices [out, in] side by side as one [in, sum of outs]."""
         joined = torch.empty(in_size, sum(out_sizes), dtype=dtype, device=device)
         for name, part in zip(names, joined.split(list(out_sizes), dim=1), strict=True):
@@ -116,11 +121,13 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
         embedding_name, head_name = "model.embed_tokens.weight", "lm_head.weight"
         tied = c.tie_word_embeddings if c.tie_word_embeddings is not None else head_name not in tensors
         head = matrix([embedding_name if tied else head_name], c.hidden_size, [c.vocab_size])
-        if tied:
+        if tied and isinstance(head, Tensor):
             embedding = head.T
-            tensors.unread.discard(head_name)  # some tied checkpoints store the copy
         else:
-            embedding = tensors.read(embedding_name, (c.vocab_size, c.hidden_size)).to(device).to(dtype)
+            stored = tensors.read(embedding_name, (c.vocab_size, c.hidden_size)).to(device)
+            embedding = stored.to(torch.bfloat16 if int8 else dtype)
+        if tied:
+            tensors.unread.discard(head_name)  # some tied checkpoints store the copy
         model = Model(
             config=c,
             embedding=embedding,

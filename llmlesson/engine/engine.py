@@ -13,6 +13,7 @@ from torch import Tensor
 
 from llmlesson.engine.cache import BatchCache, KVCache
 from llmlesson.engine.cuda_graph import tokens_read_behind
+from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.model import Model
 from llmlesson.engine.record import Recording
 from llmlesson.engine.sampling import Sampler, Sampling
@@ -103,7 +104,9 @@ class Engine:
         return self.model.norm.dtype
 
     def __repr__(self) -> str:
-        return f"Engine({self.name}, {self.device.type}, {str(self.dtype).removeprefix('torch.')})"
+        dtype = str(self.dtype).removeprefix("torch.")
+        weights = " with int8 weights" if isinstance(self.model.head, Int8Matrix) else ""
+        return f"Engine({self.name}, {self.device.type}, {dtype}{weights})"
 
     def new_cache(self, max_tokens: int, batch: int = 1) -> KVCache:
         """An empty cache for `max_tokens` positions; at most the model's context."""

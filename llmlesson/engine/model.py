@@ -15,8 +15,11 @@ from torch import Tensor
 from llmlesson.engine.attention import attend
 from llmlesson.engine.cache import CacheWriter
 from llmlesson.engine.config import ModelConfig
+from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.record import Recording
 from llmlesson.engine.rope import inverse_frequencies, rotate, rotation
+
+Matrix = Tensor | Int8Matrix
 
 
 @dataclass
@@ -28,14 +31,14 @@ class Layer:
     """
 
     attention_norm: Tensor  # [H]
-    qkv: Tensor  # [H, (Hq + 2 Hkv) D]: the projections to Q, K and V side by side, one product instead of three
+    qkv: Matrix  # [H, (Hq + 2 Hkv) D]: the projections to Q, K and V side by side, one product instead of three
     qkv_bias: Tensor | None  # [(Hq + 2 Hkv) D]
     q_norm: Tensor | None  # [D]
     k_norm: Tensor | None  # [D]
-    out: Tensor  # [Hq D, H]
+    out: Matrix  # [Hq D, H]
     mlp_norm: Tensor  # [H]
-    gate_up: Tensor  # [H, 2 I]
-    down: Tensor  # [I, H]
+    gate_up: Matrix  # [H, 2 I]
+    down: Matrix  # [I, H]
     uses_rope: bool
 
 
@@ -44,14 +47,20 @@ class Model:
     """A decoder-only transformer: embedding, layers, norm, output head."""
 
     config: ModelConfig
-    embedding: Tensor  # [V, H]; a tied one is a transposed view of the head
+    embedding: Tensor  # [V, H]; a tied one is a transposed view of the head, where that is a tensor
     layers: list[Layer]
     norm: Tensor  # [H]
-    head: Tensor  # [H, V]
+    head: Matrix  # [H, V]
     recording: Recording | None = None  # set by Engine.record() for as long as it is wanted
 
     def __post_init__(self) -> None:
         self.frequencies = inverse_frequencies(self.config).to(self.norm.device)  # [D/2]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weights that a forward pass reads: all but the embedding, of which it reads a row a token."""
+        layers = (tensor for layer in self.layers for tensor in vars(layer).values() if hasattr(tensor, "nbytes"))
+        return sum(tensor.nbytes for tensor in (*layers, self.norm, self.head))
 
     def forward(self, ids: Tensor, cache: CacheWriter) -> Tensor:
         """Read the next tokens of each sequence, and write their K and V into the cache.
@@ -62,7 +71,7 @@ class Model:
         tokens = ids.shape[1]
         cos, sin = rotation(self.frequencies, cache.positions(tokens))  # [B, 1, T, D/2]
         mask = cache.mask(tokens)
-        x = self.embedding[ids]  # [B, T, H]
+        x = self.embedding[ids].to(self.norm.dtype)  # [B, T, H]
         if self.recording is not None:
             self.recording.start_pass()
         for index, layer in enumerate(self.layers):
