@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import torch
+
+from llmlesson.engine.int8 import Int8Matrix
+from llmlesson.engine.load import load
 from llmlesson.errors import LessonError
 from llmlesson.measure import cost, roofline
 from llmlesson.measure.contenders import (
@@ -33,9 +37,9 @@ PROMPT_TOKENS = (32, 128, 512)
 BATCHES = (1, 4)
 STEPS = 8  # decode steps a run
 FEWEST, MOST = 3, 7  # runs of each contender at each workload
-ENOUGH = 15.0  # seconds for a workload, after which it stops at FEWEST
+ENOUGH = 12.0  # seconds for a workload, after which it stops at FEWEST
 
-OURS, NO_CACHE = "llmlesson", "llmlesson, no cache"
+OURS, INT8, NO_CACHE = "llmlesson", "llmlesson, int8 weights", "llmlesson, no cache"
 DYNAMIC, STATIC = "transformers, dynamic cache", "transformers, static cache"
 
 
@@ -87,14 +91,17 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
 
     say("Measuring the limits of this device")
     peaks = roofline.of(engine, fresh=True)
+    contenders = {OURS: ours(engine)}
     say("Loading the same weights into transformers")
     reference = transformers_model(engine.name, engine)
-    contenders = {
-        OURS: ours(engine),
-        DYNAMIC: transformers_generate(reference, "dynamic"),
-        STATIC: transformers_generate(reference, "static"),
-        NO_CACHE: ours_without_cache(engine),
-    }
+    contenders[DYNAMIC] = transformers_generate(reference, "dynamic")
+    contenders[STATIC] = transformers_generate(reference, "static")
+    contenders[NO_CACHE] = ours_without_cache(engine)
+    if engine.device.type == "cpu" and engine.dtype == torch.float32 and not is_int8(engine):
+        say("Loading them as int8")
+        threads = torch.get_num_threads()
+        contenders[INT8] = ours(load(engine.name, device="cpu", dtype="int8"))
+        torch.set_num_threads(threads)  # loading chooses anew
     rows: list[Row] = []
     left_out: list[str] = []
     for length, batch in workloads:
@@ -103,7 +110,8 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
         prompts = random_prompts(engine.config.vocab_size, length, batch)
         arrivals = measure(entered, prompts, left_out)
         rows += [row(name, engine, peaks, length, batch, runs) for name, runs in arrivals.items()]
-    return Report(engine.name, peaks, tuple(rows), tuple(left_out))
+    model = engine.name + (" (llmlesson with int8 weights)" if is_int8(engine) else "")
+    return Report(model, peaks, tuple(rows), tuple(left_out))
 
 
 def random_prompts(vocab_size: int, length: int, batch: int) -> Prompts:
@@ -144,20 +152,25 @@ def steps_of(contender: str) -> int:
 def row(name: str, engine: Engine, peaks: Roofline, length: int, batch: int, runs: Sequence[Sequence[float]]) -> Row:
     first = Sample.of(arrivals[0] for arrivals in runs)
     step = Sample.of(after - before for arrivals in runs for before, after in pairwise(arrivals))
-    prefill_cost = cost.prefill(engine.config, length, batch=batch, dtype=engine.dtype)
-    if name == NO_CACHE:
-        step_cost = cost.prefill(engine.config, length + 1, batch=batch, dtype=engine.dtype)
-    else:
-        step_cost = cost.decode(engine.config, length + STEPS // 2, batch=batch, dtype=engine.dtype)
+    again = name == NO_CACHE
+    int8 = name == INT8 or (name in (OURS, NO_CACHE) and is_int8(engine))
+
+    def work(tokens: int, cached: int) -> cost.Cost:
+        return cost.prefill(engine.config, tokens, cached, batch, engine.dtype, int8)
+
     return Row(
         contender=name,
         prompt_tokens=length,
         batch=batch,
-        first=peaks.place(prefill_cost, first.median),
-        step=peaks.place(step_cost, step.median),
+        first=peaks.place(work(length, 0), first.median),
+        step=peaks.place(work(length + 1, 0) if again else work(1, length + STEPS // 2), step.median),
         first_sample=first,
         step_sample=step,
     )
+
+
+def is_int8(engine: Engine) -> bool:
+    return isinstance(engine.model.head, Int8Matrix)
 
 
 def say(text: str) -> None:

@@ -48,23 +48,32 @@ class Cost:
 
 
 def prefill(
-    config: ModelConfig, tokens: int, cached: int = 0, batch: int = 1, dtype: torch.dtype = torch.float32
+    config: ModelConfig,
+    tokens: int,
+    cached: int = 0,
+    batch: int = 1,
+    dtype: torch.dtype = torch.float32,
+    int8: bool = False,
 ) -> Cost:
     """Reading `tokens` positions behind `cached` others, and the logits of the last. The same for each sequence.
 
-    dtype: of weights and cache.
+    dtype: of weights and cache; with `int8`, matrices take a byte a value and a float32 scale for each output.
     """
     c = config
     q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     rows, layers = batch * tokens, c.num_hidden_layers
 
-    projections = c.hidden_size * (q_size + 2 * kv_size) + q_size * c.hidden_size  # weights of a layer
+    projections = c.hidden_size * (q_size + 2 * kv_size) + q_size * c.hidden_size  # values of a layer
     mlp = 3 * c.hidden_size * c.intermediate_size  # gate, up, down
     head = c.hidden_size * c.vocab_size
     vectors = 2 * c.hidden_size  # the two norms of a layer
     vectors += q_size + 2 * kv_size if c.qkv_bias else 0
     vectors += 2 * c.head_dim if c.qk_norm else 0
-    weights = layers * (projections + mlp + vectors) + c.hidden_size + head
+    matrix_bytes = (layers * (projections + mlp) + head) * (1 if int8 else dtype.itemsize)
+    if int8:
+        outputs = layers * (q_size + 2 * kv_size + 2 * c.intermediate_size + 2 * c.hidden_size) + c.vocab_size
+        matrix_bytes += outputs * torch.float32.itemsize
+    vector_bytes = (layers * vectors + c.hidden_size) * dtype.itemsize
 
     # The t-th new query sees the cached positions, itself and the new ones before it.
     pairs = tokens * cached + tokens * (tokens + 1) // 2
@@ -79,12 +88,14 @@ def prefill(
         all_pairs_attention_flops=flops_per_pair * tokens * (cached + tokens),
         mlp_flops=2 * rows * layers * mlp,
         head_flops=2 * batch * head,
-        weight_bytes=weights * dtype.itemsize,
+        weight_bytes=matrix_bytes + vector_bytes,
         kv_read_bytes=kv_bytes_per_token * (cached + tokens),
         kv_written_bytes=kv_bytes_per_token * tokens,
     )
 
 
-def decode(config: ModelConfig, cached: int, batch: int = 1, dtype: torch.dtype = torch.float32) -> Cost:
+def decode(
+    config: ModelConfig, cached: int, batch: int = 1, dtype: torch.dtype = torch.float32, int8: bool = False
+) -> Cost:
     """One decode step: one new position behind `cached` others, for each sequence."""
-    return prefill(config, 1, cached, batch, dtype)
+    return prefill(config, 1, cached, batch, dtype, int8)

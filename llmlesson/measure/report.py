@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from llmlesson import __version__
-from llmlesson.measure.bench import DYNAMIC, FEWEST, MOST, NO_CACHE, OURS, STATIC, STEPS, Report, Row
+from llmlesson.measure.bench import DYNAMIC, FEWEST, INT8, MOST, NO_CACHE, OURS, STATIC, STEPS, Report, Row
 from llmlesson.measure.roofline import Placement
 from llmlesson.measure.timing import Sample, speedup
 
@@ -29,47 +29,62 @@ def to_markdown(report: Report, day: date) -> str:
         f"Median ± interquartile range of {FEWEST} to {MOST} runs with {STEPS} decode steps each, in turns. "
         "MFU and MBU: counted work over time, as a share of the measured limits; of the step without a cache, that of "
         "reading everything again.",
-        "\n".join(f"- {line}" for line in [*comparisons(report.rows), *report.left_out]),
+        ratio_table(report.rows),
+        "How many times as fast, by the medians; — where they differ by no more than the measurements scatter.",
+        *(f"Left out: {what}." for what in report.left_out),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One line a row, columns aligned."""
     heads = ["prompt", "batch", "contender", "first token, ms", "decode, tokens/s", "a step, ms"]
     heads += ["prefill MFU", "step MFU", "step MBU"]
-    lines = [heads, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return _markdown(heads, [_cells(row) for row in rows])
+
+
+def ratio_table(rows: Sequence[Row]) -> str:
+    heads = ["prompt", "batch", "contender", "against", "first token", "decode"]
+    return _markdown(
+        heads,
+        [
+            [str(r["prompt_tokens"]), str(r["batch"]), r["contender"], r["against"]]
+            + [f"{factor:.2f} ×" if factor else "—" for factor in (r["first_token"], r["step"])]
+            for r in ratios(rows)
+        ],
+    )
+
+
+def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """How many times as fast a contender is as another at the same workload; None where that would be noise."""
+    pairs = [(OURS, DYNAMIC), (OURS, STATIC), (OURS, NO_CACHE), (INT8, OURS)]
+    found = {(row.prompt_tokens, row.batch, row.contender): row for row in rows}
+    workloads = dict.fromkeys((row.prompt_tokens, row.batch) for row in rows)
+    return [
+        {
+            "prompt_tokens": workload[0],
+            "batch": workload[1],
+            "contender": contender,
+            "against": against,
+            "first_token": speedup(found[*workload, contender].first_sample, found[*workload, against].first_sample),
+            "step": speedup(found[*workload, contender].step_sample, found[*workload, against].step_sample),
+        }
+        for workload in workloads
+        for contender, against in pairs
+        if (*workload, contender) in found and (*workload, against) in found
+    ]
+
+
+def _markdown(heads: list[str], lines: list[list[str]]) -> str:
+    """A Markdown table with aligned columns: words to the left, numbers to the right."""
+    widths = [max(len(line[column]) for line in [heads, *lines]) for column in range(len(heads))]
+    words = [head in ("contender", "against") for head in heads]
 
     def align(line: list[str]) -> str:
-        cells = [
-            cell.ljust(width) if column == 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        return "| " + " | ".join(cells) + " |"
+        cells = zip(line, widths, words, strict=True)
+        return "| " + " | ".join(cell.ljust(n) if word else cell.rjust(n) for cell, n, word in cells) + " |"
 
-    rule = "|".join(
-        ":" + "-" * (width + 1) if column == 2 else "-" * (width + 1) + ":" for column, width in enumerate(widths)
-    )
-    return "\n".join([align(heads), f"|{rule}|", *(align(line) for line in lines[1:])])
-
-
-def comparisons(rows: Sequence[Row]) -> list[str]:
-    """Our engine against each other contender at the same workload, in words."""
-    by_key = {(row.prompt_tokens, row.batch, row.contender): row for row in rows}
-    lines = []
-    for (length, batch, contender), own in by_key.items():
-        if contender != OURS:
-            continue
-        at = f"{length} tokens, batch size {batch}"
-        for other_name in (DYNAMIC, STATIC, NO_CACHE):
-            other = by_key.get((length, batch, other_name))
-            if other is None:
-                continue
-            if other_name != NO_CACHE:
-                lines.append(f"First token, {at}: {_ratio(own.first_sample, other.first_sample, other_name)}")
-            lines.append(f"Decode, {at}: {_ratio(own.step_sample, other.step_sample, other_name)}")
-    return lines
+    rules = [":" + "-" * (n + 1) if word else "-" * (n + 1) + ":" for n, word in zip(widths, words, strict=True)]
+    return "\n".join([align(heads), "|" + "|".join(rules) + "|", *map(align, lines)])
 
 
 def to_json(report: Report, day: date) -> dict[str, Any]:
@@ -90,7 +105,7 @@ def to_json(report: Report, day: date) -> dict[str, Any]:
             }
             for row in report.rows
         ],
-        "comparisons": comparisons(report.rows),
+        "ratios": ratios(report.rows),
         "left_out": list(report.left_out),
     }
 
@@ -120,13 +135,6 @@ def _cells(row: Row) -> list[str]:
         f"{row.step.mfu:.0%}",
         f"{row.step.mbu:.0%}",
     ]
-
-
-def _ratio(own: Sample, other: Sample, name: str) -> str:
-    factor = speedup(own, other)
-    if factor is not None:
-        return f"{OURS} is {factor:.2f} times as fast as {name}."
-    return f"no ratio to {name}, since {_ms(own)} and {_ms(other)} ms differ by no more than they scatter."
 
 
 def _ms(sample: Sample) -> str:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from llmlesson.fetch import default_model_folder
-from llmlesson.measure import cost
 from llmlesson.measure.cost import Cost
 from llmlesson.measure.machine import device_name
 from llmlesson.measure.timing import Stopwatch
@@ -128,7 +127,7 @@ def of(engine: Engine, fresh: bool = False) -> Roofline:
     Measured once and kept in `roofline.json` beside the models, for each device, dtype, thread count, torch version and
     size; with `fresh`, measured now.
     """
-    nbytes = cost.decode(engine.config, 0, dtype=engine.dtype).weight_bytes
+    nbytes = engine.model.nbytes
     threads, name = _threads(engine.device), device_name(engine.device)
     key = f"{name}, {engine.dtype}, {threads} threads, torch {torch.__version__}, {nbytes} bytes"
     kept = _read_file()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import plotly.graph_objects as go
 
-from llmlesson.measure.bench import DYNAMIC, NO_CACHE, OURS, STATIC, Report, Row
+from llmlesson.measure.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
 from llmlesson.measure.timing import Sample
 from llmlesson.views.roofline import COLOURS, GREY, roofline_figure, style
 from llmlesson.views.text import escape
@@ -14,6 +14,7 @@ from llmlesson.views.text import escape
 # Contenders differ by symbol and dash as well as by colour.
 STYLES = {
     OURS: (COLOURS[0], "circle", "solid"),
+    INT8: (COLOURS[3], "triangle-up", "longdash"),
     DYNAMIC: (COLOURS[1], "square", "dash"),
     STATIC: (COLOURS[2], "diamond", "dot"),
     NO_CACHE: (GREY, "x", "dashdot"),

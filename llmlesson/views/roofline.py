@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from llmlesson.measure.roofline import Placement, Roofline
 
 # Okabe and Ito's colours, told apart also by colour-blind readers; every use goes with a symbol or a dash.
-COLOURS = ("#56B4E9", "#E69F00", "#CC79A7")
+COLOURS = ("#56B4E9", "#E69F00", "#CC79A7", "#009E73")
 GREY, GRID = "#808080", "rgba(128,128,128,0.3)"
 LIMITS = {"memory": ("circle", COLOURS[0]), "compute": ("square", COLOURS[1])}
 
@@ -37,6 +37,7 @@ def roofline_figure(roofline: Roofline, points: Mapping[str, Placement]) -> go.F
     )
     for limit, (symbol, colour) in LIMITS.items():
         own = {name: point for name, point in points.items() if point.limit == limit}
+        own = dict(sorted(own.items(), key=lambda item: item[1].cost.intensity))
         figure.add_scatter(
             x=[point.cost.intensity for point in own.values()],
             y=[point.flops_per_second / 1e9 for point in own.values()],
@@ -50,7 +51,7 @@ def roofline_figure(roofline: Roofline, points: Mapping[str, Placement]) -> go.F
         )
     style(figure, f"Roofline of {roofline.device}, {roofline.dtype}")
     figure.update_xaxes(type="log", title="FLOPs per byte moved", dtick=1)
-    figure.update_yaxes(type="log", title="GFLOP/s", dtick=1)
+    figure.update_yaxes(type="log", title="GFLOP/s", dtick="D2")
     return figure
 
 

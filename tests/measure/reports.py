@@ -6,7 +6,7 @@ from engine.tiny import COMMON
 
 from llmlesson.engine.config import parse_config
 from llmlesson.measure import cost
-from llmlesson.measure.bench import DYNAMIC, NO_CACHE, OURS, STATIC, Report, Row
+from llmlesson.measure.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
 from llmlesson.measure.roofline import Roofline
 from llmlesson.measure.timing import Sample
 
@@ -44,6 +44,7 @@ REPORT = Report(
         row(DYNAMIC, [0.200, 0.202, 0.204], [0.075, 0.0765, 0.078]),
         row(STATIC, [0.090, 0.103, 0.150], [0.100, 0.102, 0.104]),
         row(NO_CACHE, [0.100, 0.101, 0.102], [0.100, 0.102, 0.104]),
+        row(INT8, [0.200, 0.202, 0.204], [0.029, 0.030, 0.031]),
         row(OURS, [0.300, 0.301, 0.302], [0.080, 0.080, 0.080], batch=4),
     ),
     left_out=("transformers, static cache, 32 tokens, batch size 4: no compiler",),

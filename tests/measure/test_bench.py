@@ -11,7 +11,7 @@ import pytest
 from measure.reports import PEAKS
 
 from llmlesson import LessonError
-from llmlesson.measure import bench, roofline
+from llmlesson.measure import bench, cost, roofline
 
 COMMAND = [sys.executable, "-m", "llmlesson.cli", "bench"]
 
@@ -59,6 +59,8 @@ def test_a_row_knows_its_work(tiny_pair):
     assert (cached.step.cost.tokens, cached.step.cost.cached) == (1, 32 + bench.STEPS // 2)
     again = bench.row(bench.NO_CACHE, engine, PEAKS, 32, 1, runs)
     assert (again.step.cost.tokens, again.step.cost.cached) == (33, 0)
+    int8 = bench.row(bench.INT8, engine, PEAKS, 32, 4, runs)
+    assert int8.step.cost == cost.decode(engine.config, 32 + bench.STEPS // 2, batch=4, int8=True)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def outcome(tiny_folder, tmp_path_factory):
 
 def test_the_command_measures_everyone_everywhere(outcome):
     _, content, _ = outcome
-    everyone = [bench.OURS, bench.DYNAMIC, bench.STATIC, bench.NO_CACHE]
+    everyone = [bench.OURS, bench.DYNAMIC, bench.STATIC, bench.NO_CACHE, bench.INT8]
     expected = [(length, 1, name) for length in (6, 20) for name in everyone]
     expected += [(6, 3, name) for name in everyone if name != bench.NO_CACHE]
     assert [(row["prompt_tokens"], row["batch"], row["contender"]) for row in content["rows"]] == expected
@@ -116,6 +118,7 @@ def test_stderr_holds_progress_and_no_warning(outcome):
     assert process.stderr.splitlines() == [
         "Measuring the limits of this device",
         "Loading the same weights into transformers",
+        "Loading them as int8",
         "Prompts of 6 tokens, batch size 1",
         "Prompts of 20 tokens, batch size 1",
         "Prompts of 6 tokens, batch size 3",

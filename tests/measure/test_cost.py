@@ -10,6 +10,7 @@ from engine import tiny
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+import llmlesson
 from llmlesson.measure import cost
 
 
@@ -88,9 +89,20 @@ def test_weight_bytes_are_those_of_the_loaded_weights(tiny_pair, name):
     assert cost.decode(engine.config, 9).weight_bytes == sum(tensor.nbytes for tensor in read)
 
 
+@pytest.mark.parametrize("name", ["tied", "qwen2", "qwen3"])
+def test_int8_weight_bytes_are_those_of_the_loaded_weights(name, tmp_path):
+    tiny.make(name, tmp_path)
+    model = llmlesson.load(tmp_path, device="cpu", dtype="int8").model
+    read = [model.head, model.norm, *(tensor for layer in model.layers for tensor in tensors(layer))]
+    step = cost.decode(model.config, 9, int8=True)
+    assert step.weight_bytes == sum(tensor.nbytes for tensor in read)
+    full = cost.decode(model.config, 9)
+    assert (step.flops, step.kv_read_bytes) == (full.flops, full.kv_read_bytes)
+
+
 def tensors(layer):
     values = (getattr(layer, field.name) for field in dataclasses.fields(layer))
-    return [value for value in values if isinstance(value, torch.Tensor)]
+    return [value for value in values if hasattr(value, "nbytes")]
 
 
 def test_the_default_model_in_numbers(real):

@@ -7,7 +7,7 @@ import pytest
 from measure.reports import REPORT
 
 from llmlesson.measure import report
-from llmlesson.measure.bench import DYNAMIC, NO_CACHE, OURS, STATIC
+from llmlesson.measure.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC
 
 DAY = date(2026, 1, 31)
 
@@ -37,17 +37,25 @@ def test_the_table_is_markdown_and_aligned():
 
 
 def test_a_ratio_is_quoted_only_beyond_the_spread():
-    lines = report.comparisons(REPORT.rows)
-    assert f"First token, 32 tokens, batch size 1: {OURS} is 2.00 times as fast as {DYNAMIC}." in lines
-    assert f"Decode, 32 tokens, batch size 1: {OURS} is 1.50 times as fast as {DYNAMIC}." in lines
-    assert f"Decode, 32 tokens, batch size 1: {OURS} is 2.00 times as fast as {NO_CACHE}." in lines
-    [refused] = [line for line in lines if "no ratio" in line]
-    assert refused.startswith(f"First token, 32 tokens, batch size 1: no ratio to {STATIC}")
-    assert "times" not in refused
+    found = {
+        (r["batch"], r["contender"], r["against"]): (r["first_token"], r["step"]) for r in report.ratios(REPORT.rows)
+    }
+    assert list(found) == [(1, OURS, DYNAMIC), (1, OURS, STATIC), (1, OURS, NO_CACHE), (1, INT8, OURS)]
+    assert found[1, OURS, DYNAMIC] == (pytest.approx(2.0), pytest.approx(1.5))
+    assert found[1, OURS, STATIC] == (None, pytest.approx(2.0))
+    assert found[1, OURS, NO_CACHE] == (None, pytest.approx(2.0))
+    assert found[1, INT8, OURS] == (pytest.approx(0.5), pytest.approx(1.7))
+    lines = report.ratio_table(REPORT.rows).splitlines()
+    assert [line.split("|")[-3:-1] for line in lines[2:4]] == [
+        ["      2.00 × ", " 1.50 × "],
+        ["           — ", " 2.00 × "],
+    ]
 
 
 def test_what_was_left_out_is_said():
-    assert "- transformers, static cache, 32 tokens, batch size 4: no compiler" in report.to_markdown(REPORT, DAY)
+    assert "Left out: transformers, static cache, 32 tokens, batch size 4: no compiler." in report.to_markdown(
+        REPORT, DAY
+    )
 
 
 def test_json_holds_every_measurement():

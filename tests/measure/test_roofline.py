@@ -5,20 +5,9 @@ import json
 
 import pytest
 import torch
+from measure.reports import PEAKS
 
 from llmlesson.measure import cost, roofline
-from llmlesson.measure.roofline import Roofline
-
-PEAKS = Roofline(
-    device="A CPU",
-    dtype="float32",
-    threads=2,
-    torch="2.13.0",
-    read_nbytes=10**9,
-    matmul_size=2048,
-    bytes_per_second=20e9,
-    flops_per_second=100e9,
-)
 
 
 @pytest.fixture
