@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if names and (args.gpu or args.explain or args.verify):
         raise LessonError("--gpu, --explain and --verify speak of one model: leave --compare out.")
     sizes = [_size(args, name) for name in names or [args.model]]
-    plan = _plan(args, sizes[0]) if args.gpu else None
+    plan = fit(args.model, args.gpu, args.weights_dtype, args.dtype, sizes[0].tokens, args.tp) if args.gpu else None
     checked = verify(args.model, sizes[0]) if args.verify else None
     if args.json:
         found = [to_json(size) for size in sizes]
@@ -75,11 +75,6 @@ def _size(args: argparse.Namespace, name: str) -> KVCacheSize:
     cross = parse_tokens(args.cross_tokens) if args.cross_tokens else None
     tokens = parse_tokens(args.tokens)
     return kv_cache(name, tokens, args.batch, args.dtype, args.convention, tp=args.tp, cross_tokens=cross)
-
-
-def _plan(args: argparse.Namespace, size: KVCacheSize) -> Plan:
-    cross = size.cross_tokens
-    return fit(args.model, args.gpu, args.weights_dtype, args.dtype, size.tokens, args.tp, cross_tokens=cross)
 
 
 def summary(args: argparse.Namespace, size: KVCacheSize) -> str:

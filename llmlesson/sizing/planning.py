@@ -114,26 +114,27 @@ def fit(
     kv_dtype: str = "bf16",
     context: int = 8192,
     tp: int = 1,
-    *,
-    cross_tokens: int | None = None,
 ) -> Plan:
     """Weights + cache + reserve on `tp` cards of one kind: the longest context, the users, the decode ceiling.
 
     The cache is sized by the `ideal` convention. Weight bytes come from the parameter count (`model_weights`): recorded
-    for the model table, counted on the meta device for other models (imports torch). LessonError as `kv_cache`.
+    for the model table, counted on the meta device for other models (imports torch). LessonError as `kv_cache`, and for
+    models with cross-attention, whose encoder works only once.
     """
     card = get_gpu(gpu)
     spec = resolve(config_or_name)
     context = check_tokens(context, "context")
-    one_user = size_of_spec(spec, context, 1, kv_dtype, tp=tp, cross_tokens=cross_tokens)
+    if any(attention.cross for layer in spec.layers for attention in layer.attentions):
+        raise LessonError(f"{spec.name} has an encoder or image tower, and plans are made for decoder-only models.")
+    one_user = size_of_spec(spec, context, 1, kv_dtype, tp=tp)
     weights, stored = model_weights(config_or_name), get_dtype(weights_dtype)
     per_rank = [
         ceil(count * stored.block_bytes / stored.block / tp) for count in (weights.total, weights.read_per_token)
     ]
     reserve = card.memory_nbytes * RESERVE_PERCENT // 100
     budget = card.memory_nbytes - reserve - per_rank[0]
-    users = max_sequences(spec, context, budget, kv_dtype, tp=tp, cross_tokens=cross_tokens) if budget >= 0 else 0
-    longest = max_tokens(spec, budget, 1, kv_dtype, tp=tp, cross_tokens=cross_tokens) if budget >= 0 else 0
+    users = max_sequences(spec, context, budget, kv_dtype, tp=tp) if budget >= 0 else 0
+    longest = max_tokens(spec, budget, 1, kv_dtype, tp=tp) if budget >= 0 else 0
     return Plan(
         name=spec.name,
         gpu=card,

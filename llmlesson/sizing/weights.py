@@ -46,11 +46,11 @@ def count_weights(config_or_name: Any) -> Weights:
     model = meta_model(config, name)
     total = sum(p.numel() for p in model.parameters())
     head = model.get_output_embeddings()
-    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-    lookup = sum(e.weight.numel() for e in embeddings if head is None or e.weight is not head.weight)
+    tables = {id(m.weight): m.weight for m in model.modules() if isinstance(m, nn.Embedding)}  # one may have two names
+    lookup = sum(table.numel() for table in tables.values() if head is None or table is not head.weight)
     if head is None:  # the class has no output head of its own: count one, tied or not
         inputs = model.get_input_embeddings().weight.numel()
-        tied = model.config.tie_word_embeddings
+        tied = config.get("tie_word_embeddings", getattr(model.config, "tie_word_embeddings", False))
         total, lookup = (total, lookup - inputs) if tied else (total + inputs, lookup)
     experts = sum(p.numel() for key, p in model.named_parameters() if ".experts." in key)
     used, count = _experts(model.config) if experts else (1, 1)

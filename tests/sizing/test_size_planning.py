@@ -56,6 +56,16 @@ def test_unlisted_model_is_counted():
     assert model_weights(config).read_per_token == 10 * 8 + layer + 8
 
 
+def test_language_model_of_a_multimodal_config_has_an_output_head():
+    text = {"model_type": "qwen2_vl_text", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2}
+    text |= {"num_key_value_heads": 1, "intermediate_size": 16, "vocab_size": 10}
+    untied = model_weights({"model_type": "qwen2_vl", "text_config": text})
+    tied = model_weights({"model_type": "qwen2_vl", "text_config": text, "tie_word_embeddings": True})
+    assert (untied.lookup, tied.lookup) == (80, 0)
+    assert untied.total == tied.total + 80
+    assert untied.read_per_token == tied.read_per_token
+
+
 def test_gpu_table():
     for gpu in gpu_table().values():
         assert gpu.source
@@ -63,5 +73,7 @@ def test_gpu_table():
         assert 10**11 < gpu.bandwidth < 10**13
     with pytest.raises(LessonError, match="Did you mean H100-80GB"):
         get_gpu("H100")
+    with pytest.raises(LessonError, match="decoder-only"):
+        fit({"model_type": "whisper"}, "T4-16GB")
     with pytest.raises(LessonError, match="context must be at least 1"):
         fit("Llama-3.1-8B", "H100-80GB", context=0)
