@@ -1,0 +1,137 @@
+"""Whether a learner's result is the expected one, and how it differs.
+
+Equality is never left to the result's own `__eq__`: an object that equals everything passes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SEQUENCES = (list, tuple)
+SCALARS = (str, bytes, bool, int, float, type(None))
+
+
+def copied(value: Any) -> Any:
+    """A copy that shares no list, dict, set or tensor with `value`; a cache is cloned, other objects stay the same."""
+    if isinstance(value, SEQUENCES) and type(value) in SEQUENCES:
+        return type(value)(copied(item) for item in value)
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if type(value) in (set, bytearray):
+        return value.copy()
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return value.clone() if hasattr(value, "clone") else value
+
+
+def difference(expected: Any, got: Any, tolerance: float = 0.0) -> str | None:
+    """None where `got` is what was expected, else one line on how it differs.
+
+    Raises TypeError where `expected` is nothing that can be compared: a fault of the exercise, not of the learner.
+    """
+    if isinstance(expected, Tensor):
+        return _tensor_difference(expected, got, tolerance)
+    if isinstance(expected, SEQUENCES):
+        return _sequence_difference(expected, got, tolerance)
+    if isinstance(expected, dict):
+        return _dict_difference(expected, got, tolerance)
+    if isinstance(expected, (set, frozenset)):
+        if not isinstance(got, (set, frozenset)):
+            return _wrong_type("a set", got)
+        return None if set(expected) == set(got) else "The elements of the set differ."
+    if not isinstance(expected, SCALARS):
+        raise TypeError(f"an expected result can't be of the type {type(expected).__name__}")
+    return _scalar_difference(expected, got, tolerance)
+
+
+def unchanged(before: Any, after: Any) -> bool:
+    """Whether an argument is as it was before the call. Objects that `copied` doesn't copy count as unchanged."""
+    if isinstance(before, SEQUENCES):
+        return len(before) == len(after) and all(unchanged(b, a) for b, a in zip(before, after, strict=True))
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(unchanged(before[key], after[key]) for key in before)
+    if isinstance(before, Tensor):
+        # equal_nan, and the same inf: what was there before may be anything
+        return before.shape == after.shape and torch.allclose(before, after, rtol=0, atol=0, equal_nan=True)
+    if isinstance(before, (*SCALARS, set, bytearray)):
+        return bool(before == after)
+    return True
+
+
+def _scalar_difference(expected: Any, got: Any, tolerance: float) -> str | None:
+    if isinstance(got, Tensor) and isinstance(expected, (bool, int, float)) and got.numel() == 1:
+        return "It is a tensor with one element, not a plain number: .item() gives the number."
+    if isinstance(expected, float) and isinstance(got, (int, float)) and not isinstance(got, bool):
+        if math.isclose(expected, got, rel_tol=tolerance, abs_tol=tolerance):
+            return None
+        return f"It is off by {abs(got - expected):.3g}."
+    if type(expected) is int and isinstance(got, float) and got == expected:
+        return "The value is right, but it is a float where a whole number (int) is expected."
+    if type(got) is not type(expected):
+        return _wrong_type(a(expected), got)
+    return None if got == expected else "The values differ."
+
+
+def _tensor_difference(expected: Tensor, got: Any, tolerance: float) -> str | None:
+    if not isinstance(got, Tensor):
+        return _wrong_type("a tensor", got)
+    if got.shape != expected.shape:
+        return f"The shape is {list(got.shape)}, not {list(expected.shape)}."
+    if got.dtype != expected.dtype:
+        return f"The dtype is {_dtype(got)}, not {_dtype(expected)}."
+    got, expected = got.detach().cpu(), expected.detach().cpu()
+    close = torch.isclose(got, expected, rtol=tolerance, atol=tolerance)
+    if close.all():
+        return None
+    where = [int(i) for i in (~close).nonzero()[0]]
+    counted = f"{int((~close).sum())} of {close.numel()} elements differ"
+    at = tuple(where)
+    return f"{counted}, first at {where}: {got[at].item():.6g}, not {expected[at].item():.6g}."
+
+
+def _sequence_difference(expected: list[Any] | tuple[Any, ...], got: Any, tolerance: float) -> str | None:
+    if isinstance(got, Iterator):
+        return f"It is a {type(got).__name__}, which has computed nothing yet: put list(...) around it."
+    if not isinstance(got, SEQUENCES):
+        return _wrong_type(a(expected), got)
+    for index, (e, g) in enumerate(zip(expected, got, strict=False)):
+        inner = difference(e, g, tolerance)
+        if inner is not None:
+            return f"The first difference is at [{index}]. {inner}" if len(expected) > 1 else inner
+    if len(got) != len(expected):
+        return f"Its length is {len(got)}, not {len(expected)}."
+    return None
+
+
+def _dict_difference(expected: dict[Any, Any], got: Any, tolerance: float) -> str | None:
+    if not isinstance(got, dict):
+        return _wrong_type("a dict", got)
+    for key, value in expected.items():
+        if key not in got:
+            return f"The key {key!r} is missing."
+        inner = difference(value, got[key], tolerance)
+        if inner is not None:
+            return f"At the key {key!r}: {inner}"
+    surplus = [key for key in got if key not in expected]
+    return f"The key {surplus[0]!r} should not be there." if surplus else None
+
+
+def _wrong_type(expected: str, got: Any) -> str:
+    return f"It is {a(got)}, where {expected} is expected."
+
+
+def a(value: Any) -> str:
+    """Its type, to stand in a sentence: "a list", "an int"."""
+    if value is None:
+        return "None"
+    name = {"Tensor": "tensor"}.get(type(value).__name__, type(value).__name__)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,1 @@
+"""One file an exercise; `llmlesson.lessons` says what goes into it."""
