@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from llmlesson.engine.config import ModelConfig
 from llmlesson.engine.int8 import Int8Matrix
+from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Layer, Matrix, Model
 from llmlesson.errors import LessonError
 
@@ -29,6 +31,9 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise LessonError(f"{path} should hold a JSON object. Get the file again.")
     return content
+
+
+SMALLER = 'Load it with a smaller dtype ("bfloat16"; "int8" on a CPU), close other programs, or take a smaller model.'
 
 
 class _Tensors:
@@ -57,6 +62,11 @@ class _Tensors:
             hint = f" It has {', '.join(others)}, but only safetensors can be read." if others else ""
             raise LessonError(f"{self.folder} lacks {', '.join(missing) or 'its weights'}.{hint}")
         return [self.folder / name for name in names]
+
+    @property
+    def count(self) -> int:
+        """Values in all tensors together."""
+        return sum(math.prod(file.get_slice(name).get_shape()) for name, file in self._file_of.items())
 
     def __contains__(self, name: str) -> bool:
         return name in self._file_of
@@ -118,6 +128,7 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
 
     with ExitStack() as stack:
         tensors = _Tensors(folder, stack)
+        stack.enter_context(explained_out_of_memory(str(folder), tensors.count * dtype.itemsize, device, SMALLER))
         embedding_name, head_name = "model.embed_tokens.weight", "lm_head.weight"
         tied = c.tie_word_embeddings if c.tie_word_embeddings is not None else head_name not in tensors
         head = matrix([embedding_name if tied else head_name], c.hidden_size, [c.vocab_size])

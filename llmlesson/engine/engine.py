@@ -14,6 +14,7 @@ from torch import Tensor
 from llmlesson.engine.cache import BatchCache, KVCache
 from llmlesson.engine.cuda_graph import tokens_read_behind
 from llmlesson.engine.int8 import Int8Matrix
+from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Model
 from llmlesson.engine.record import Recording
 from llmlesson.engine.sampling import Sampler, Sampling
@@ -114,16 +115,20 @@ class Engine:
         if not 1 <= max_tokens <= limit:
             raise LessonError(f"A cache for {max_tokens} positions can't be made: {self.name} works with 1 to {limit}.")
         c = self.config
-        return KVCache(
-            c.num_hidden_layers,
-            c.num_key_value_heads,
-            c.head_dim,
-            max_tokens,
-            self.dtype,
-            self.device,
-            owner=self.model,
-            batch=batch,
-        )
+        per_token = 2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * self.dtype.itemsize
+        way_out = "Ask for fewer positions (or a smaller batch), or load the model with a smaller dtype."
+        what = f"a KV cache for {max_tokens} positions" + (f" in each of {batch} rows" if batch > 1 else "")
+        with explained_out_of_memory(what, batch * max_tokens * per_token, self.device, way_out):
+            return KVCache(
+                c.num_hidden_layers,
+                c.num_key_value_heads,
+                c.head_dim,
+                max_tokens,
+                self.dtype,
+                self.device,
+                owner=self.model,
+                batch=batch,
+            )
 
     @torch.no_grad()
     def prefill(self, ids: Ids, cache: KVCache | None = None, chunk: int | None = None) -> tuple[KVCache, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tokenizers
@@ -34,8 +34,8 @@ class Tokenizer:
         self._normalizer = self._guarded.normalizer
         # Without its added tokens the library sees them as the characters that they are.
         self._plain = tokenizers.Tokenizer.from_str(json.dumps({**content, "added_tokens": [], "post_processor": None}))
-        by_length = sorted(self.special_tokens, key=len, reverse=True)
-        self._special_pattern = re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
+        self._added_names = _any_of(self.special_tokens)
+        self._control_names = _any_of(token["content"] for token in added if token["special"])
         self._settings = read_json(folder / "tokenizer_config.json")
         self._chat_template = _read_chat_template(folder, self._settings)
 
@@ -105,10 +105,12 @@ class Tokenizer:
         typed = "".join(text for message in messages for text in message.values())
         guard = next(_unused_characters(typed + self._chat_template))
 
-        def defuse(text: str) -> str:
-            return self._special_pattern.sub(lambda name: name[0][0] + guard + name[0][1:], text)
+        def defuse(role: str | None, text: str) -> str:
+            # Of what the model itself said before, markup such as <think> is meant; control tokens never are.
+            names = self._control_names if role == "assistant" else self._added_names
+            return names.sub(lambda name: name[0][0] + guard + name[0][1:], text)
 
-        guarded = [{key: defuse(text) for key, text in message.items()} for message in messages]
+        guarded = [{key: defuse(message.get("role"), text) for key, text in message.items()} for message in messages]
         names = {key: _token_name(value) for key, value in self._settings.items() if key.endswith("_token")}
         try:
             [text], _ = render_jinja_template(
@@ -132,7 +134,8 @@ class Tokenizer:
 class TextStream:
     """Text from ids one at a time: what comes out, joined, is what decoding all ids together gives.
 
-    A character can be split over several tokens. Nothing is given out until its bytes are whole.
+    A character can be split over several tokens. Nothing is given out until its bytes are whole. (Where bytes are no
+    valid UTF-8, a SentencePiece decoder replaces the valid ones before them too, which were given out by then.)
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -167,6 +170,11 @@ def _read_chat_template(folder: Path, settings: Mapping[str, object]) -> str | N
     if isinstance(template, list):  # several by name
         template = {entry["name"]: entry["template"] for entry in template}.get("default")
     return template if isinstance(template, str) else None
+
+
+def _any_of(names: Iterable[str]) -> re.Pattern[str]:
+    by_length = sorted(names, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")  # of nothing: what never matches
 
 
 def _token_name(value: object) -> object:
