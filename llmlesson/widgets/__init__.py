@@ -3,6 +3,9 @@
 Each is a class with `.ui` (made when first shown), `.to_html()` (the same picture without a kernel) and `.close()`.
 """
 
+from llmlesson.widgets.cache_calculator import CacheCalculator
+from llmlesson.widgets.gqa_explorer import GQAExplorer
 from llmlesson.widgets.prediction import Prediction
+from llmlesson.widgets.prefill_explorer import PrefillExplorer
 
-__all__ = ["Prediction"]
+__all__ = ["CacheCalculator", "GQAExplorer", "Prediction", "PrefillExplorer"]

@@ -1,0 +1,101 @@
+"""Pieces of HTML and SVG that pictures are put together from, readable in the light and in the dark theme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmlesson.views.text import escape, visible
+
+# Of Okabe and Ito's colours those with a contrast of at least 3 on white and on JupyterLab's dark page.
+BLUE, VERMILLION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#808080"
+LINE = "rgba(128,128,128,.45)"
+CELL = f"padding:.2em .7em;border-bottom:1px solid {LINE};vertical-align:top;"
+
+
+def svg(width: float, height: float, spoken: str, parts: Sequence[str], shrink: float = 0.75) -> str:
+    """An SVG with a description that is read out. It shrinks with the page, but not below `shrink`: then it scrolls.
+
+    JupyterLab takes the tags out of an SVG, and leaves the letters, until the notebook is trusted or run. So the
+    letters bring their own size, and without the tags have none; in their place stands the description.
+    """
+    spoken = escape(spoken)
+    return (
+        f'<div style="overflow-x:auto;max-width:{width:.0f}px;font-size:0" tabindex="0" role="group" '
+        f'aria-label="picture">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        f'aria-label="{spoken}" style="width:100%;min-width:{shrink * width:.0f}px;height:auto;display:block" '
+        f'font-family="var(--jp-ui-font-family, sans-serif)">{"".join(parts)}</svg>'
+        f'<p aria-hidden="true" style="font-size:14px;margin:0;overflow:hidden;max-block-size:0">{spoken}</p></div>'
+    )
+
+
+def label(
+    x: float,
+    y: float,
+    text: object,
+    size: int = 12,
+    anchor: str = "start",
+    bold: bool = False,
+    mono: bool = False,
+    turn: int = 0,
+) -> str:
+    """A text in an SVG, in the page's own colour, turned by `turn` degrees."""
+    style = ("font-weight:600;" if bold else "") + ("font-family:monospace;" if mono else "")
+    turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="currentColor"{turned} '
+        f'style="{style}unicode-bidi:isolate">{escape(text)}</text>'
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "", bold: int | None = None) -> str:
+    """A table of texts: the first cell of a row is its heading, the others are flush right. Row `bold` stands out."""
+    title = f'<caption style="text-align:left;padding:.2em 0">{escape(caption)}</caption>' if caption else ""
+    body = "".join(
+        f'<tr style="font-weight:{600 if index == bold else 400}">{_row(row, "row")}</tr>'
+        for index, row in enumerate(rows)
+    )
+    return (
+        '<div style="overflow-x:auto"><table style="border-collapse:collapse;color:inherit;background:transparent;'
+        f'margin:.3em 0;line-height:1.35">{title}<thead><tr>{_row(head, "col")}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _row(cells: Sequence[object], scope: str) -> str:
+    parts = []
+    for index, cell in enumerate(cells):
+        style = CELL + f"text-align:{'right' if index else 'left'}"
+        text = f"<bdi>{escape(cell)}</bdi>"
+        heading = scope == "col" or not index
+        parts.append(
+            f'<th scope="{scope}" style="{style};font-weight:{600 if scope == "col" else "inherit"}">{text}</th>'
+            if heading
+            else f'<td style="{style}">{text}</td>'
+        )
+    return "".join(parts)
+
+
+def folded(summary: str, html: str) -> str:
+    """`html` behind a line that unfolds it, by mouse or keyboard."""
+    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
+
+
+def title(text: str) -> str:
+    """A heading above a picture."""
+    return f'<p style="margin:.6em 0 .2em;font-weight:600">{escape(text)}</p>'
+
+
+def note(text: str) -> str:
+    """A line of prose beside a picture."""
+    return f'<p style="margin:.2em 0;max-width:60em"><bdi>{escape(text)}</bdi></p>'
+
+
+def announced(text: str) -> str:
+    """A line that says what there is to see, and is read out when it changes."""
+    return f'<p role="status" aria-live="polite" style="margin:.3em 0;font-weight:600"><bdi>{escape(text)}</bdi></p>'
+
+
+def quoted(text: str, limit: int = 16) -> str:
+    """A token in the middle of a sentence: blanks visible, cut, and its direction kept from spreading. Not escaped."""
+    return f"“\N{FIRST STRONG ISOLATE}{visible(text, limit)}\N{POP DIRECTIONAL ISOLATE}”"

@@ -1,0 +1,242 @@
+"""Prefill as pictures: K and V filling, who looks at whom, and which token would come next."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from llmlesson.views.markup import BLUE, GREEN, LINE, VERMILLION, folded, label, note, quoted, svg, table, title
+from llmlesson.views.text import escape, visible
+
+WINDOW = 40  # columns: a longer prompt is shown in part, which also bounds the size of the pictures
+COLUMN, ROW, LEFT, HEAD = 22, 13, 84, 104  # width of a column, height of a layer, room for names and for tokens
+CELL = 20  # of the heatmap
+SHADES = (0.2, 0.4, 0.6, 0.8, 1.0)  # opacities of a cell that holds a vector
+LETTERS = 11  # of a token beside a picture
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The part of the prompt that is shown."""
+
+    first: int  # position of the first column
+    texts: Sequence[str]  # of the tokens, one a column
+    read: int  # positions of the whole prompt that are in the cache
+
+    @property
+    def filled(self) -> int:
+        """How many of the columns are in the cache."""
+        return min(max(self.read - self.first, 0), len(self.texts))
+
+    def name(self, position: int) -> str:
+        return f"{position} {quoted(self.texts[position - self.first], LETTERS)}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that may come next."""
+
+    token_id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cache that was built in chunks, beside one that was built in one pass. Both hold the same positions."""
+
+    positions: int
+    passes: int
+    difference: float  # the largest between two values of K or V
+    largest: float  # the largest value of K or V
+    difference_in_probability: float  # the largest, of any next token
+    same_token: bool
+
+
+def cache_grid(
+    columns: Columns,
+    keys: Sequence[Sequence[float]],
+    values: Sequence[Sequence[float]],
+    passes: Sequence[tuple[int, int]],
+    layer: int,
+    bytes_per_token: int,
+) -> str:
+    """Tokens as columns, layers as rows; in each cell K above V, the darker the longer the vector. SVG.
+
+    keys, values: by layer and filled column, the vector's length relative to the layer's longest (0 to 1).
+    passes: (start, stop) positions of each forward pass so far; the last is marked. layer: marked with an arrow.
+    """
+    count = len(columns.texts)
+    width, height = LEFT + count * COLUMN + 12, HEAD + len(keys) * ROW + 8
+    parts = [_token(LEFT + (i + 0.6) * COLUMN, HEAD - 26, text) for i, text in enumerate(columns.texts)]
+    parts += _passes(columns, passes, height)
+    every = 1 if len(keys) <= 40 else 5
+    for row in range(len(keys)):
+        if row % every == 0 or row == layer:
+            name = f"{'▶ ' if row == layer else ''}layer {row}"
+            parts.append(label(LEFT - 8, HEAD + row * ROW + 10, name, 11, "end", bold=row == layer))
+    parts += _cells(keys, BLUE, 0) + _cells(values, VERMILLION, ROW / 2)
+    empty = "".join(
+        f"M{LEFT + i * COLUMN + 2} {HEAD + row * ROW + 1}h{COLUMN - 4}v{ROW - 3}h{4 - COLUMN}z"
+        for row in range(len(keys))
+        for i in range(columns.filled, count)
+    )
+    if empty:
+        parts.append(f'<path d="{empty}" fill="none" stroke="currentColor" stroke-opacity=".28"/>')
+    for i in range(count):
+        there = i < columns.filled
+        says = f"K and V in {len(keys)} layers, {bytes_per_token:,} bytes" if there else "not read yet"
+        parts.append(
+            f'<rect x="{LEFT + i * COLUMN}" y="{HEAD}" width="{COLUMN}" height="{len(keys) * ROW}" fill="none" '
+            f'pointer-events="all"><title>position {escape(columns.name(columns.first + i))}: {says}</title></rect>'
+        )
+    spoken = (
+        f"KV cache: {columns.read} positions in {len(keys)} layers. Shown are positions {columns.first} to "
+        f"{columns.first + count - 1}, of which {columns.filled} are filled."
+    )
+    legend = note(
+        "Each cell: K above (blue), V below (orange red); the darker, the longer that vector, compared within its "
+        "layer. An empty frame is not read yet. Numbers above the columns: the forward pass that read them."
+    )
+    return svg(width, height, spoken, parts) + legend
+
+
+def _passes(columns: Columns, passes: Sequence[tuple[int, int]], height: float) -> list[str]:
+    """A bracket above the columns of each pass, with its number; a frame around those of the last."""
+    parts = []
+    for number, (start, stop) in enumerate(passes, start=1):
+        begin, end = max(start - columns.first, 0), min(stop - columns.first, len(columns.texts))
+        if begin >= end:
+            continue
+        x, wide, last = LEFT + begin * COLUMN, (end - begin) * COLUMN, number == len(passes)
+        parts.append(
+            f'<path d="M{x + 2} {HEAD - 4}v-5h{wide - 4}v5" fill="none" stroke="{GREEN}" '
+            f'stroke-width="{3 if last else 1.5}"/>'
+        )
+        parts.append(label(x + wide / 2, HEAD - 13, number, 11, "middle", bold=last))
+        if last:
+            parts.append(
+                f'<rect x="{x}" y="{HEAD - 2}" width="{wide}" height="{height - HEAD - 3}" fill="none" '
+                f'stroke="{GREEN}" stroke-width="2" stroke-dasharray="6 3"/>'
+            )
+    return parts
+
+
+def _cells(lengths: Sequence[Sequence[float]], colour: str, down: float) -> list[str]:
+    """All cells of one shade as one path: a tenth of the bytes of one rectangle each."""
+    shapes: dict[float, list[str]] = defaultdict(list)
+    tall = ROW / 2 - 0.5
+    for row, columns in enumerate(lengths):
+        for i, share in enumerate(columns):
+            shade = SHADES[min(int(share * len(SHADES)), len(SHADES) - 1)]
+            at = f"M{LEFT + i * COLUMN + 1} {HEAD + row * ROW + down:g}h{COLUMN - 2}v{tall:g}h{2 - COLUMN}z"
+            shapes[shade].append(at)
+    return [f'<path d="{"".join(d)}" fill="{colour}" fill-opacity="{shade}"/>' for shade, d in sorted(shapes.items())]
+
+
+def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: int, head: int, kv_head: int) -> str:
+    """How much each token looks at itself and those before it, in one head: a heatmap with the weights on hover.
+
+    weights: one row a filled column; each over all positions from 0 on. Positions before the first column stand
+    together in one more column.
+    """
+    heading = title(f"Attention, layer {layer}, head {head} (it reads KV head {kv_head})")
+    count = columns.filled
+    if not count:
+        return heading + note("Nothing to see yet: no position in this window is read.")
+    earlier = columns.first > 0
+    left = LEFT + 20 + (CELL + 8 if earlier else 0)
+    width, height = left + count * CELL + 12, HEAD + count * CELL + 8
+    parts = [_token(left + (i + 0.6) * CELL, HEAD - 6, columns.texts[i]) for i in range(count)]
+    if earlier:
+        parts.append(_token(LEFT + 20 + 0.6 * CELL, HEAD - 6, f"0–{columns.first - 1}"))
+    cells = []
+    for i in range(count):
+        looks = columns.first + i
+        y = HEAD + i * CELL
+        parts.append(label(LEFT + 12, y + 14, visible(columns.texts[i], LETTERS), 11, "end", mono=True))
+        if earlier:
+            says = f"{columns.name(looks)} → positions 0–{columns.first - 1} together"
+            cells.append(_weight(LEFT + 20, y, sum(weights[i][: columns.first]), says))
+        for j in range(i + 1):
+            weight = weights[i][columns.first + j]
+            says = f"{columns.name(looks)} → {columns.name(columns.first + j)}"
+            cells.append(_weight(left + j * CELL, y, weight, says))
+    parts.append(f'<g fill="{BLUE}" stroke="{LINE}" stroke-width=".6">{"".join(cells)}</g>')
+    spoken = f"Attention of layer {layer}, head {head}, over {count} tokens. The strongest weights stand in the table."
+    legend = note(
+        "A row is a token, the columns are what it looks at; a row adds up to 1. Darkness grows with the square root "
+        "of the weight. Above the diagonal there is nothing: no token sees what comes after it. Point at a cell for "
+        "its weight; the table has the strongest."
+    )
+    return heading + svg(width, height, spoken, parts) + legend + _strongest(columns, weights)
+
+
+def _weight(x: float, y: float, weight: float, says: str) -> str:
+    return (
+        f'<path d="M{x:g} {y:g}h{CELL - 1}v{CELL - 1}h{1 - CELL}z" fill-opacity="{sqrt(weight):.2g}">'
+        f"<title>{escape(says)}: {weight:.3f}</title></path>"
+    )
+
+
+def _strongest(columns: Columns, weights: Sequence[Sequence[float]], most: int = 3) -> str:
+    rows = []
+    for i in range(columns.filled):
+        row = weights[i]
+        best = sorted(range(len(row)), key=lambda j, row=row: -row[j])[:most]  # type: ignore[misc]
+        names = [f"{columns.name(j) if j >= columns.first else j}: {row[j]:.3f}" for j in best]
+        rows.append((columns.name(columns.first + i), *names, *[""] * (most - len(names))))
+    head = ("token", *(f"strongest {n}" for n in range(1, most + 1)))
+    return folded("The strongest weights as a table", table(head, rows))
+
+
+def next_tokens(candidates: Sequence[Candidate], position: int, text: str, whole: bool) -> str:
+    """The likeliest next tokens after one position, as bars. HTML.
+
+    whole: whether that position ends the prompt; else a server would not look at this.
+    """
+    heading = title(f"What may come after position {position} {quoted(text)}")
+    rows = "".join(
+        f'<tr><th scope="row" style="font-weight:400;text-align:right;padding:0 .7em"><bdi><code '
+        f'style="color:inherit;background:none">{escape(visible(c.text))}</code></bdi></th>'
+        f'<td style="text-align:right;padding:0 .7em">{c.token_id}</td>'
+        f'<td style="text-align:right;padding:0 .7em">{100 * c.probability:.2f} %</td>'
+        f'<td style="width:16em"><div style="background:{BLUE};width:{100 * c.probability:.1f}%;min-width:1px;'
+        'height:12px"></div></td></tr>'
+        for c in candidates
+    )
+    head = "".join(f'<th scope="col" style="padding:0 .7em">{name}</th>' for name in ("token", "id", "probability", ""))
+    why = (
+        "The last position of the prompt: one of these is the first token of the answer."
+        if whole
+        else "The prompt goes on, so nobody looks at these: the next token is known already."
+    )
+    return (
+        f'{heading}<table style="border-collapse:collapse;color:inherit;background:transparent"><thead><tr>{head}</tr>'
+        f"</thead><tbody>{rows}</tbody></table>{note(why)}"
+    )
+
+
+def comparison_table(comparison: Comparison) -> str:
+    """The same cache, built in chunks and in one pass: how far apart."""
+    c = comparison
+    rows = [
+        ("positions compared, in all layers", f"{c.positions:,}"),
+        ("forward passes", f"{c.passes} instead of 1"),
+        ("largest difference between two values of K or V", f"{c.difference:.2g}"),
+        ("largest value of K or V, to compare", f"{c.largest:.4g}"),
+        ("largest difference in a next token’s probability", f"{c.difference_in_probability:.2g}"),
+        ("the same next token", "yes" if c.same_token else "no"),
+    ]
+    heading = title("The same cache as in one pass?")
+    why = note(
+        "The sums are the same, but products of other shapes add up in another order, and floating-point numbers round "
+        "on the way: so the caches may differ in their last digits."
+    )
+    return heading + table(("", "in chunks, against one pass"), rows) + why
+
+
+def _token(x: float, y: float, text: str) -> str:
+    return label(x, y, visible(text, LETTERS), 11, mono=True, turn=-60)
