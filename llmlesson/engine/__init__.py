@@ -5,7 +5,8 @@ then config, checkpoint, tokenizer and load, which bring a model in.
 """
 
 from llmlesson.engine.cache import BatchCache, KVCache
-from llmlesson.engine.engine import Engine, Generation, Step, Timings
+from llmlesson.engine.engine import Engine
+from llmlesson.engine.generation import Generation, Step, Timings
 from llmlesson.engine.load import load
 from llmlesson.engine.sampling import Sampling
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from statistics import median
 
 import torch
 from torch import Tensor
 
 from llmlesson.engine.cache import BatchCache, KVCache
 from llmlesson.engine.cuda_graph import tokens_read_behind
+from llmlesson.engine.generation import Generation, Step, Timings
 from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Model
@@ -26,54 +25,6 @@ Ids = Sequence[int] | Tensor
 
 # Room that prefill leaves for the answer when it makes the cache itself.
 DEFAULT_ROOM = 1024
-
-
-@dataclass(frozen=True)
-class Step:
-    """One token of an answer, as `Engine.stream` gives it."""
-
-    index: int  # 0 is the token that prefill gives
-    token_id: int
-    text: str  # what this token adds to the text; empty while a character is incomplete, and for end-of-sequence
-    seconds: float  # the forward pass and the choice of the token; for index 0 the prefill
-    cache_length: int  # positions in the cache after this step
-    cache_nbytes: int
-    finish_reason: str | None  # on the last step: "eos" | "stop" | "length" | "cache_full"
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Seconds of one request."""
-
-    tokenize: float
-    prefill: float
-    decode: tuple[float, ...] = ()  # one a decode step
-
-    @property
-    def time_to_first_token(self) -> float:
-        return self.tokenize + self.prefill
-
-    @property
-    def inter_token_latency(self) -> float | None:
-        """Median seconds of a decode step; None for an answer of one token."""
-        return median(self.decode) if self.decode else None
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Decode steps a second, prefill left out; None for an answer of one token."""
-        return len(self.decode) / sum(self.decode) if self.decode else None
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A whole answer."""
-
-    text: str
-    token_ids: list[int]  # with the end-of-sequence token, where it ended with one
-    finish_reason: str  # "eos" | "stop" | "length" | "cache_full"
-    timings: Timings
-    prompt_ids: list[int] = field(repr=False)
-    cache: KVCache = field(repr=False)
 
 
 class Engine:
