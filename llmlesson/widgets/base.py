@@ -17,6 +17,8 @@ from llmlesson.views.text import escape
 if TYPE_CHECKING:
     from llmlesson.engine import Engine
 
+Apply = Callable[[Any], str | None]
+
 _engine_locks: WeakKeyDictionary[Engine, threading.RLock] = WeakKeyDictionary()
 # Which widgets each cell shows, and in which of its runs: a cell that runs again replaces them.
 _shown_by_cell: dict[str, tuple[str, list[LessonWidget]]] = {}
@@ -44,8 +46,9 @@ class LessonWidget(ABC):
         self._lock = threading.Lock()  # for the next three
         self._running = False
         self._thread: threading.Thread | None = None
-        self._late: dict[ipywidgets.Widget, Callable[[Any], None]] = {}  # controls that changed while work ran
+        self._late: dict[ipywidgets.Widget, Apply] = {}  # controls that changed while work ran
         self._stop = threading.Event()
+        self._drawing: int | None = None  # the thread that runs `_show`
 
     @abstractmethod
     def to_html(self) -> str:
@@ -70,7 +73,7 @@ class LessonWidget(ABC):
             self._controls = []
             self._status = ipywidgets.HTML()
             self._ui = ipywidgets.VBox([*self._build(), self._status])
-            self._show()
+            self._refresh()
         return self._ui
 
     def close(self) -> None:
@@ -92,8 +95,9 @@ class LessonWidget(ABC):
     def _button(self, label: str, work: Callable[[], str | None], says: str = "Working …") -> ipywidgets.Button:
         """A button that starts `work` in the background; while some runs, a click does nothing.
 
-        work: may check `_stopped` and call `_show`; what it returns is what the status line says at the end. A
-        LessonError that it raises is shown instead. Holds `engine_lock` around each use of the engine.
+        work: may check `_stopped`, and show how far it is with `_refresh` or `_say`; what it returns is what the
+        status line says at the end. A LessonError that it raises is shown instead. It holds `engine_lock` around each
+        use of the engine.
         """
         button = ipywidgets.Button(description=label, layout=ipywidgets.Layout(width="auto"))
         button.on_click(lambda _: self._start(work, says, button))
@@ -106,14 +110,23 @@ class LessonWidget(ABC):
         button.on_click(lambda _: self._stop.set() if self._running else self._say("Nothing is running."))
         return button
 
-    def _watch(self, control: ipywidgets.Widget, apply: Callable[[Any], None] | None = None) -> ipywidgets.Widget:
+    def _watch(self, control: ipywidgets.Widget, apply: Apply | None = None) -> ipywidgets.Widget:
         """Follow the value of a control: `apply` (quick, without the engine) takes it over, then all is shown.
 
-        A change that comes while work runs is taken over when that ends. Returns the control.
+        apply: returns what to say. A change that comes while work runs is taken over when that ends; one that `_show`
+        makes is none. Returns the control.
         """
         control.observe(lambda _: self._changed(control, apply or (lambda value: None)), names="value")
         self._controls.append(control)
         return control
+
+    def _refresh(self) -> None:
+        """Call `_show`, whose own changes to controls are nobody's wish."""
+        before, self._drawing = self._drawing, threading.get_ident()
+        try:
+            self._show()
+        finally:
+            self._drawing = before
 
     @property
     def _stopped(self) -> bool:
@@ -134,13 +147,13 @@ class LessonWidget(ABC):
             # The clicked one stays enabled (its clicks do nothing): disabled, it would lose the keyboard's focus.
             self._disable(True, clicked)
             self._say(says)
-            self._thread = threading.Thread(target=self._work, args=(work,), daemon=True)
+            self._thread = threading.Thread(target=self._carry_out, args=(work,), daemon=True)
             self._thread.start()
 
-    def _work(self, work: Callable[[], str | None]) -> None:
+    def _carry_out(self, work: Callable[[], str | None]) -> None:
         said = self._caught(work)
         while True:
-            said = self._caught(self._show) or said
+            said = self._caught(self._refresh) or said
             with self._lock:
                 late, self._late = self._late, {}
                 if not late:
@@ -151,13 +164,15 @@ class LessonWidget(ABC):
             for control, apply in late.items():
                 said = self._caught(lambda c=control, a=apply: a(c.value)) or said  # type: ignore[misc]
 
-    def _changed(self, control: ipywidgets.Widget, apply: Callable[[Any], None]) -> None:
+    def _changed(self, control: ipywidgets.Widget, apply: Apply) -> None:
+        if self._drawing == threading.get_ident():
+            return
         with self._lock:
             if self._running:
                 self._late[control] = apply
                 return
         said = self._caught(lambda: apply(control.value))
-        self._say(self._caught(self._show) or said)
+        self._say(self._caught(self._refresh) or said)
 
     def _caught(self, work: Callable[[], str | None]) -> str:
         """What to say after some work: what it returned, or what went wrong."""

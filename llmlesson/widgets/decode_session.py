@@ -1,0 +1,236 @@
+"""One request, a token at a time, forwards and back, with branches. No widget."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from llmlesson.engine import Engine, KVCache, Sampling
+from llmlesson.engine.int8 import Int8Matrix
+from llmlesson.errors import LessonError
+from llmlesson.measure import cost, roofline
+from llmlesson.measure.cost import Cost
+from llmlesson.measure.machine import device_name
+from llmlesson.measure.roofline import Roofline
+
+MOST_TOKENS = 256  # of an answer
+CHUNK = 256  # tokens of a prompt read before progress is told
+SEED = 0  # the same clicks give the same text
+
+Progress = Callable[[int, int], bool]  # tokens read, and of how many → whether to go on
+
+ENDS = {
+    "eos": "the model gave its end-of-sequence token",
+    "length": f"the answer has {MOST_TOKENS} tokens, as many as this widget makes",
+    "cache_full": "the KV cache is full: it holds the model's whole context",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """After one forward pass: the scores that it gave, and the token that was taken. That one is not yet read."""
+
+    logits: Tensor  # float32 [V]
+    token: int
+    generator_state: Tensor  # of the random numbers, after the token was drawn
+    costs: tuple[Cost, ...]  # of the forward pass; of several for a prompt that was read in chunks
+    seconds: float
+    by_hand: bool = False  # taken instead of the one that was drawn
+
+
+@dataclass
+class Branch:
+    """One answer. Nodes after `at` are known from before a Back; the cache ends at `at`."""
+
+    name: str
+    nodes: list[Node]
+    cache: KVCache
+    at: int = 0
+    forked_at: int | None = None  # index of the first token that differs from the branch that it left
+
+    @property
+    def tokens(self) -> list[int]:
+        """All that are known."""
+        return [node.token for node in self.nodes]
+
+
+class DecodeSession:
+    """A prompt that was read, and its answer as far as it goes.
+
+    After `n` steps the cache holds the prompt and n tokens; token n + 1 is chosen and waits to be read by the next
+    step. Raises LessonError, before anything is made, for a prompt that can't be read.
+    """
+
+    def __init__(
+        self, engine: Engine, prompt: str | Sequence[int], chat: bool = True, progress: Progress | None = None
+    ) -> None:
+        self.engine = engine
+        self.prompt = prompt
+        self.chat = chat
+        self.sampling = Sampling()
+        self.prompt_ids = engine.prompt_ids(prompt, chat)
+        self.bit_equal: bool | None = None  # after a step that was made before: whether its scores are the same
+        self._generator = torch.Generator(engine.device)
+        self._fresh = self._generator.manual_seed(SEED).get_state()
+        first, cache = self._read_prompt(progress or (lambda done, total: True))
+        self.branches = [Branch("A", [first], cache)]
+        self.current = 0
+
+    @property
+    def branch(self) -> Branch:
+        return self.branches[self.current]
+
+    @property
+    def cache(self) -> KVCache:
+        """Of the current branch: the prompt, and the answer without its last token."""
+        return self.branch.cache
+
+    @property
+    def node(self) -> Node:
+        """What the last forward pass gave."""
+        return self.branch.nodes[self.branch.at]
+
+    @property
+    def tokens(self) -> list[int]:
+        """The answer so far, the waiting token last."""
+        return self.branch.tokens[: self.branch.at + 1]
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why there is no next step: "eos" | "length" | "cache_full"; None if there is one."""
+        if self.node.token in self.engine.eos_token_ids:
+            return "eos"
+        if len(self.tokens) == MOST_TOKENS:
+            return "length"
+        return "cache_full" if self.cache.length == self.cache.max_tokens else None
+
+    def step(self) -> None:
+        """Read the waiting token: the cache grows by one position, and the next token is chosen.
+
+        Where this step was made before and then taken back, it is computed again. If another token comes out, because
+        the sampling has changed, that is a new branch. Raises LessonError where the answer has ended.
+        """
+        if self.finish_reason:
+            raise LessonError(
+                f"There is no next step: {ENDS[self.finish_reason]}. Go back, take another token, or reset."
+            )
+        branch, length = self.branch, self.cache.length
+        known = branch.nodes[branch.at + 1] if branch.at + 1 < len(branch.nodes) else None
+        try:
+            new = self._read([self.node.token], self.cache, self.node.generator_state)
+            if known and known.by_hand:
+                new = replace(new, token=known.token, by_hand=True)
+            if known and known.token != new.token:
+                self._branch_off(branch.at + 1, new)
+                branch.cache.truncate(length)
+            else:
+                branch.nodes[branch.at + 1 : branch.at + 2] = [new]
+                branch.at += 1
+        except BaseException:
+            branch.cache.truncate(length)
+            raise
+        self.bit_equal = None if known is None else torch.equal(known.logits, new.logits)
+
+    def back(self) -> None:
+        """Undo the last step: the cache loses its last position. Raises LessonError where only the prompt is left."""
+        if self.branch.at == 0:
+            raise LessonError("Nothing to take back: only the prompt has been read.")
+        self.branch.at -= 1
+        self.cache.truncate(len(self.prompt_ids) + self.branch.at)
+        self.bit_equal = None
+
+    def take(self, token: int) -> None:
+        """Let this token wait instead of the one that was chosen: another branch. The one so far is kept.
+
+        Raises LessonError for an id outside the vocabulary.
+        """
+        if not 0 <= token < self.engine.config.vocab_size:
+            raise LessonError(f"There is no token with the id {token}.")
+        if token != self.node.token:
+            self._branch_off(self.branch.at, replace(self.node, token=token, by_hand=True))
+        self.bit_equal = None
+
+    def switch(self, index: int) -> None:
+        """Go on with another branch, where it was left. Raises LessonError if there is no such branch."""
+        if not 0 <= index < len(self.branches):
+            raise LessonError(f"There are {len(self.branches)} branches; number {index + 1} is not among them.")
+        self.current = index
+        self.bit_equal = None
+
+    def reset(self) -> None:
+        """Back to the prompt, which is not read again: the first token is chosen anew, all branches go."""
+        first = self.branches[0].nodes[0]
+        token, state = self._choose(first.logits, self._fresh)
+        cache = self.branches[0].cache
+        cache.truncate(len(self.prompt_ids))
+        self.branches = [Branch("A", [replace(first, token=token, generator_state=state)], cache)]
+        self.current = 0
+        self.bit_equal = None
+
+    def _branch_off(self, at: int, node: Node) -> None:
+        """Make the branch current that is like this one before index `at`, and there has `node`.
+
+        The current cache must hold what comes before `at`.
+        """
+        path = [*self.branch.tokens[:at], node.token]
+        for index, known in enumerate(self.branches):
+            if known.tokens[: at + 1] == path:
+                known.cache, known.at, self.current = self.cache.clone(), at, index
+                return
+        name = chr(ord("A") + len(self.branches)) if len(self.branches) < 26 else f"Branch {len(self.branches) + 1}"
+        self.branches.append(Branch(name, [*self.branch.nodes[:at], node], self.cache.clone(), at, at))
+        self.current = len(self.branches) - 1
+
+    def _read_prompt(self, progress: Progress) -> tuple[Node, KVCache]:
+        ids, context = self.prompt_ids, self.engine.config.max_position_embeddings
+        self.engine._check_ids(ids)
+        if len(ids) > context:
+            raise LessonError(f"The prompt has {len(ids)} tokens; {self.engine.name} reads at most {context}.")
+        cache = self.engine.new_cache(min(context, len(ids) + MOST_TOKENS - 1))
+        costs: tuple[Cost, ...] = ()
+        seconds = 0.0
+        for start in range(0, len(ids), CHUNK):
+            if not progress(start, len(ids)):
+                raise LessonError(f"Stopped after {start} of the prompt's {len(ids)} tokens. What was there is kept.")
+            node = self._read(ids[start : start + CHUNK], cache, self._fresh)
+            costs, seconds = (*costs, *node.costs), seconds + node.seconds
+        return replace(node, costs=costs, seconds=seconds), cache
+
+    def _read(self, ids: list[int], cache: KVCache, generator_state: Tensor) -> Node:
+        """One forward pass, and the choice of a token."""
+        int8 = isinstance(self.engine.model.head, Int8Matrix)
+        counted = cost.prefill(self.engine.config, len(ids), cache.length, 1, self.engine.dtype, int8)
+        started = time.perf_counter()
+        logits = self.engine._read(self.engine._check_ids(ids), cache)
+        token, state = self._choose(logits, generator_state)
+        return Node(logits, token, state, (counted,), time.perf_counter() - started)
+
+    def _choose(self, logits: Tensor, generator_state: Tensor) -> tuple[int, Tensor]:
+        """A token as `Engine.stream` chooses it, and the state of the random numbers after that."""
+        self._generator.set_state(generator_state)
+        if self.sampling.temperature == 0:
+            token = logits.argmax()
+        else:
+            *_, probabilities = self.sampling.explain(logits).values()
+            token = torch.multinomial(probabilities, 1, generator=self._generator)[0]
+        return int(token), self._generator.get_state()
+
+
+def kept_limits(engine: Engine) -> Roofline | None:
+    """The measured limits of this machine, if `llmlesson.measure.roofline.of(engine)` has kept them; never measures."""
+    device, dtype = device_name(engine.device), str(engine.dtype).removeprefix("torch.")
+    threads = torch.get_num_threads() if engine.device.type == "cpu" else 0
+    nbytes = min(engine.model.nbytes, roofline.MOST_READ) // 8 * 8
+    with suppress(OSError, ValueError, TypeError, AttributeError):  # none there, or of another version
+        for entry in json.loads(roofline.path().read_text(encoding="utf-8")).values():
+            kept = Roofline(**entry)
+            found = (kept.device, kept.dtype, kept.threads, kept.torch, kept.read_nbytes)
+            if found == (device, dtype, threads, torch.__version__, nbytes):
+                return kept
+    return None
