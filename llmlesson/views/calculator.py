@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log2, log10
 
@@ -10,10 +10,11 @@ from llmlesson.sizing import KVCacheSize, Plan
 from llmlesson.sizing.tables import kinds
 from llmlesson.sizing.units import MAX_TOKENS, both_units
 from llmlesson.views.markup import BLUE, GREY, LINE, VERMILLION, folded, label, note, svg, table, title
-from llmlesson.views.text import escape
+from llmlesson.views.text import escape, visible
 
 POWERS = range(7, 21)  # the curve: 128 … 1,048,576 tokens
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 320, 70, 20, 14, 44
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 320, 70, 230, 14, 44
+Scale = Callable[[float], float]
 LINES = ((BLUE, ""), (VERMILLION, "7 4"))  # colour and dash of the first and the second model
 
 
@@ -56,7 +57,7 @@ def size_table(answers: Sequence[Answer]) -> str:
     rows = [
         ("layers", *(kinds(size) for size in sizes)),
         ("a token of one sequence, bytes", *(f"{size.bytes_per_token:,}" for size in sizes)),
-        ("whatever the context’s length, bytes", *(f"{size.fixed_nbytes:,}" for size in sizes)),
+        ("fixed, whatever the context, bytes", *(f"{size.fixed_nbytes:,}" for size in sizes)),
         ("cache, bytes", *(f"{size.nbytes:,}" for size in sizes)),
         ("cache, GB (10⁹ bytes)", *(f"{size.nbytes / 10**9:,.3f}" for size in sizes)),
         ("cache, GiB (2³⁰ bytes)", *(f"{size.nbytes / 2**30:,.3f}" for size in sizes)),
@@ -116,12 +117,11 @@ def _ceiling(plan: Plan, users: int) -> str:
 
 def arithmetic(answers: Sequence[Answer]) -> str:
     """Where every number comes from, side by side."""
-    parts = "".join(
-        f'<pre style="white-space:pre-wrap;flex:1 1 26em;min-width:0;margin:0;padding:.5em .8em;color:inherit;'
-        f'font-size:12px;line-height:1.4;background:rgba(128,128,128,.1)" tabindex="0">'
-        f"{escape(answer.size.explain())}</pre>"
-        for answer in answers
+    style = (
+        "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;flex:1 1 26em;min-width:0;margin:0;"
+        "padding:.5em .8em;color:inherit;font-size:12px;line-height:1.4;background:rgba(128,128,128,.1)"
     )
+    parts = "".join(f'<pre style="{style}" tabindex="0">{escape(answer.size.explain())}</pre>' for answer in answers)
     return title("The arithmetic") + f'<div style="display:flex;flex-wrap:wrap;gap:.6em">{parts}</div>'
 
 
@@ -140,16 +140,15 @@ def curves(answers: Sequence[Answer]) -> str:
     def y(nbytes: float) -> float:
         return TOP + (top - log10(nbytes)) / (top - bottom) * (HEIGHT - TOP - BOTTOM)
 
-    parts = [*_axes(x, y, bottom, top)]
-    if card:
-        parts.append(_level(y(card.memory_nbytes), GREY, "2 3", f"memory of {card.name}", LEFT + 6, "start"))
-    for index, (answer, budget) in enumerate(zip(answers, budgets, strict=True)):
-        colour, dash = LINES[index]
+    parts = _axes(x, y, bottom, top)
+    levels_named = [(card.memory_nbytes, f"memory of {card.name}", GREY, "2 3")] if card else []
+    for answer, budget, (colour, _) in zip(answers, budgets, LINES, strict=False):
         if budget > 0:
-            end = WIDTH - RIGHT - 4
-            name = f"left for the cache: {answer.name}"
-            parts.append(_level(y(budget), colour, "1 4", name, (LEFT + end) / 2 if index else end, "end"))
-        parts += _curve(answer, x, y, colour, dash, index)
+            levels_named.append((budget, f"left for {visible(answer.name, 24)}", colour, "1 4"))
+    parts += _levels(y, levels_named)
+    for index, answer in enumerate(answers):
+        parts += _curve(answer, x, y, index)
+    parts += _asked(answers, x, y)
     spoken = "KV cache against context, both axes logarithmic. " + " ".join(
         f"{answer.name}: {both_units(answer.curve[0][1])} at {answer.curve[0][0]:,} tokens, "
         f"{both_units(answer.curve[-1][1])} at {answer.curve[-1][0]:,}."
@@ -158,7 +157,7 @@ def curves(answers: Sequence[Answer]) -> str:
     return title("Over the context") + _legend(answers) + svg(WIDTH, HEIGHT, spoken, parts)
 
 
-def _axes(x, y, bottom: int, top: int) -> list[str]:  # type: ignore[no-untyped-def]
+def _axes(x: Scale, y: Scale, bottom: int, top: int) -> list[str]:
     parts = []
     for power in range(bottom, top + 1):
         at = y(10**power)
@@ -167,9 +166,11 @@ def _axes(x, y, bottom: int, top: int) -> list[str]:  # type: ignore[no-untyped-
     for power in POWERS:
         at = x(2**power)
         parts.append(f'<path d="M{at:.1f} {TOP} V{HEIGHT - BOTTOM}" stroke="{LINE}" stroke-width=".4"/>')
-        name = f"{2**power // 1024:,}Ki" if power >= 10 else f"{2**power}"
+        name = f"{2**power >> 20}Mi" if power >= 20 else f"{2**power >> 10}Ki" if power >= 10 else f"{2**power}"
         parts.append(label(at, HEIGHT - BOTTOM + 16, name, 11, "middle"))
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "context, tokens (Ki = 1,024)", 12, "middle"))
+    parts.append(
+        label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "context, tokens (Ki = 1,024; Mi = 1,024²)", 12, "middle")
+    )
     return parts
 
 
@@ -179,35 +180,59 @@ def _decimal(power: int) -> str:
     return f"{10 ** (power - 3 * unit):,} {('B', 'KB', 'MB', 'GB', 'TB', 'PB')[unit]}"
 
 
-def _level(at: float, colour: str, dash: str, name: str, where: float, anchor: str) -> str:
-    return (
-        f'<path d="M{LEFT} {at:.1f} H{WIDTH - RIGHT}" stroke="{colour}" stroke-width="1.5" stroke-dasharray="{dash}"/>'
-        + label(where, at - 4, name, 11, anchor)
-    )
+def _levels(y: Scale, levels: Sequence[tuple[int, str, str, str]]) -> list[str]:
+    """Horizontal lines with their names at the right, apart from each other even where the lines are close.
+
+    levels: (bytes, name, colour, dash) of each.
+    """
+    parts, lowest = [], 0.0
+    for nbytes, name, colour, dash in sorted(levels, reverse=True):
+        at = y(nbytes)
+        lowest = max(at, lowest + 14)
+        end = WIDTH - RIGHT
+        parts.append(
+            f'<path d="M{LEFT} {at:.1f}H{end}L{end + 14} {lowest:.1f}" fill="none" stroke="{colour}" '
+            f'stroke-width="1.5" stroke-dasharray="{dash}"/>'
+        )
+        parts.append(label(end + 18, lowest + 4, name, 11))
+    return parts
 
 
-def _curve(answer: Answer, x, y, colour: str, dash: str, index: int) -> list[str]:  # type: ignore[no-untyped-def]
+def _curve(answer: Answer, x: Scale, y: Scale, index: int) -> list[str]:
+    colour, dash = LINES[index]
     points = [(x(tokens), y(nbytes), tokens, nbytes) for tokens, nbytes in answer.curve if nbytes]
     line = " ".join(f"{'L' if i else 'M'}{px:.1f} {py:.1f}" for i, (px, py, *_) in enumerate(points))
     parts = [f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/>']
     for px, py, tokens, nbytes in points:
         says = escape(f"{answer.name}, {tokens:,} tokens: {both_units(nbytes)}")
-        shape = _mark(px, py, index, 4, colour)
         # A wide, unseen disc, so that the pointer need not hit the mark itself.
         parts.append(
-            f'<g><title>{says}</title>{shape}<circle cx="{px:.1f}" cy="{py:.1f}" r="11" fill="none" '
-            'pointer-events="all"/></g>'
+            f"<g><title>{says}</title>{_mark(px, py, index, 4)}"
+            f'<circle cx="{px:.1f}" cy="{py:.1f}" r="11" fill="none" pointer-events="all"/></g>'
         )
-    size = answer.size
-    if size.nbytes and 2 ** POWERS[0] <= size.tokens <= 2 ** POWERS[-1]:
-        px, py = x(size.tokens), y(size.nbytes)
-        parts.append(_mark(px, py, index, 8, colour, hollow=True))
-        parts.append(label(px, py + (24 if index else -14), both_units(size.nbytes), 12, "middle", bold=True))
     return parts
 
 
-def _mark(px: float, py: float, index: int, radius: int, colour: str, hollow: bool = False) -> str:
+def _asked(answers: Sequence[Answer], x: Scale, y: Scale) -> list[str]:
+    """The context that was asked for, ringed; of two sizes the larger has its label above, the smaller below."""
+    parts = []
+    largest = max(answer.size.nbytes for answer in answers)
+    for index, answer in enumerate(answers):
+        size = answer.size
+        if not size.nbytes or not 2 ** POWERS[0] <= size.tokens <= 2 ** POWERS[-1]:
+            continue
+        px, py = x(size.tokens), y(size.nbytes)
+        above = size.nbytes == largest and index == [a.size.nbytes for a in answers].index(largest)
+        parts.append(_mark(px, py, index, 8, hollow=True))
+        # A rising line leaves room above it at the left and below it at the right.
+        anchor = "end" if above and px > LEFT + 150 else "start"
+        parts.append(label(px, py - 14 if above else py + 24, both_units(size.nbytes), 12, anchor, bold=True))
+    return parts
+
+
+def _mark(px: float, py: float, index: int, radius: int, hollow: bool = False) -> str:
     """A disc for the first model, a square for the second."""
+    colour, _ = LINES[index]
     paint = f'fill="none" stroke="{colour}" stroke-width="2.5"' if hollow else f'fill="{colour}"'
     if index == 0:
         return f'<circle cx="{px:.1f}" cy="{py:.1f}" r="{radius}" {paint}/>'
@@ -220,7 +245,7 @@ def _legend(answers: Sequence[Answer]) -> str:
         line = (
             f'<svg width="46" height="14" viewBox="0 0 46 14" aria-hidden="true" style="vertical-align:middle">'
             f'<path d="M0 7H46" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/>'
-            f"{_mark(23, 7, index, 4, colour)}</svg>"
+            f"{_mark(23, 7, index, 4)}</svg>"
         )
         name = f"{'solid line, discs' if index == 0 else 'dashed line, squares'}: {answer.name}"
         parts.append(f'<span style="margin-right:1.6em">{line} <bdi>{escape(name)}</bdi></span>')

@@ -71,29 +71,30 @@ def _row(cells: Sequence[object], scope: str) -> str:
         parts.append(
             f'<th scope="{scope}" style="{style};font-weight:{600 if scope == "col" else "inherit"}">{text}</th>'
             if heading
-            else f'<td style="{style}">{text}</td>'
+            else f'<td style="{style};white-space:nowrap">{text}</td>'
         )
     return "".join(parts)
 
 
 def folded(summary: str, html: str) -> str:
     """`html` behind a line that unfolds it, by mouse or keyboard."""
-    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
+    return f'<details style="line-height:1.4"><summary>{escape(summary)}</summary>{html}</details>'
 
 
 def title(text: str) -> str:
     """A heading above a picture."""
-    return f'<p style="margin:.6em 0 .2em;font-weight:600">{escape(text)}</p>'
+    return f'<p style="margin:.8em 0 .2em;line-height:1.4;font-weight:600">{escape(text)}</p>'
 
 
 def note(text: str) -> str:
     """A line of prose beside a picture."""
-    return f'<p style="margin:.2em 0;max-width:60em"><bdi>{escape(text)}</bdi></p>'
+    return f'<p style="margin:.2em 0;line-height:1.4;max-width:60em"><bdi>{escape(text)}</bdi></p>'
 
 
 def announced(text: str) -> str:
     """A line that says what there is to see, and is read out when it changes."""
-    return f'<p role="status" aria-live="polite" style="margin:.3em 0;font-weight:600"><bdi>{escape(text)}</bdi></p>'
+    style = "margin:.3em 0;line-height:1.4;font-weight:600"
+    return f'<p role="status" aria-live="polite" style="{style}"><bdi>{escape(text)}</bdi></p>'
 
 
 def quoted(text: str, limit: int = 16) -> str:

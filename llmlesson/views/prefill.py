@@ -54,6 +54,11 @@ class Comparison:
     difference_in_probability: float  # the largest, of any next token
     same_token: bool
 
+    @property
+    def in_words(self) -> str:
+        token = "the same next token" if self.same_token else "another next token"
+        return f"largest difference in K and V {self.difference:.2g} (values up to {self.largest:.3g}), {token}"
+
 
 def cache_grid(
     columns: Columns,
@@ -63,7 +68,7 @@ def cache_grid(
     layer: int,
     bytes_per_token: int,
 ) -> str:
-    """Tokens as columns, layers as rows; in each cell K above V, the darker the longer the vector. SVG.
+    """Tokens as columns, layers as rows; in each cell K above V, the stronger in colour the longer the vector.
 
     keys, values: by layer and filled column, the vector's length relative to the layer's longest (0 to 1).
     passes: (start, stop) positions of each forward pass so far; the last is marked. layer: marked with an arrow.
@@ -97,7 +102,7 @@ def cache_grid(
         f"{columns.first + count - 1}, of which {columns.filled} are filled."
     )
     legend = note(
-        "Each cell: K above (blue), V below (orange red); the darker, the longer that vector, compared within its "
+        "Each cell: K above (blue), V below (orange red); the stronger the colour, the longer that vector, within its "
         "layer. An empty frame is not read yet. Numbers above the columns: the forward pass that read them."
     )
     return svg(width, height, spoken, parts) + legend
@@ -167,11 +172,10 @@ def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: i
     parts.append(f'<g fill="{BLUE}" stroke="{LINE}" stroke-width=".6">{"".join(cells)}</g>')
     spoken = f"Attention of layer {layer}, head {head}, over {count} tokens. The strongest weights stand in the table."
     legend = note(
-        "A row is a token, the columns are what it looks at; a row adds up to 1. Darkness grows with the square root "
-        "of the weight. Above the diagonal there is nothing: no token sees what comes after it. Point at a cell for "
-        "its weight; the table has the strongest."
+        "A row is a token, the columns are what it looks at; a row adds up to 1. Above the diagonal there is nothing: "
+        "no token sees what comes after it. Point at a cell for its weight; the table has the strongest."
     )
-    return heading + svg(width, height, spoken, parts) + legend + _strongest(columns, weights)
+    return heading + svg(width, height, spoken, parts) + _scale() + legend + _strongest(columns, weights)
 
 
 def _weight(x: float, y: float, weight: float, says: str) -> str:
@@ -179,6 +183,17 @@ def _weight(x: float, y: float, weight: float, says: str) -> str:
         f'<path d="M{x:g} {y:g}h{CELL - 1}v{CELL - 1}h{1 - CELL}z" fill-opacity="{sqrt(weight):.2g}">'
         f"<title>{escape(says)}: {weight:.3f}</title></path>"
     )
+
+
+def _scale() -> str:
+    """What the colours of the heatmap mean: their strength grows with the square root, so that small ones show."""
+    cells = "".join(
+        f'<span style="display:inline-block;width:14px;height:14px;border:1px solid {LINE};vertical-align:middle;'
+        f'margin:0 .3em 0 1em"><span style="display:block;height:100%;background:{BLUE};opacity:{sqrt(w):.2f}"></span>'
+        f"</span>{w:g}"
+        for w in (0, 0.01, 0.1, 0.25, 0.5, 1)
+    )
+    return f'<p style="margin:.2em 0;line-height:1.4">weight:{cells}</p>'
 
 
 def _strongest(columns: Columns, weights: Sequence[Sequence[float]], most: int = 3) -> str:

@@ -161,6 +161,7 @@ class GQAExplorer(LessonWidget):
             value=s.order,
             description="KV heads are repeated by",
             style=wide,
+            layout=ipywidgets.Layout(width="29em"),
         )
         self._tokens = ipywidgets.Text(
             value=f"{s.tokens:,}", description="context in tokens", continuous_update=False, style=wide

@@ -34,13 +34,14 @@ class PrefillExplorer(LessonWidget):
         self._read()
 
     def to_html(self) -> str:
-        return announced(self._plain()) + self._grid() + self._next_tokens() + self._attention() + self._comparison()
+        return announced(self._plain()) + self._grid() + self._comparison() + self._next_tokens() + self._attention()
 
     def _plain(self) -> str:
         s = self.session
         cut = f" (the first {LIMIT} of {s.total:,} tokens)" if s.total > len(s.ids) else ""
         done = f"{s.read} of {len(s.ids)} tokens{cut} read in {len(s.passes)} pass{'' if len(s.passes) == 1 else 'es'}"
-        return f"{done}. The KV cache holds {s.cache.nbytes:,} bytes ({both_units(s.cache.nbytes)})."
+        same = f" Against one pass: {s.comparison.in_words}." if s.comparison else ""
+        return f"{done}. The KV cache holds {s.cache.nbytes:,} bytes ({both_units(s.cache.nbytes)}).{same}"
 
     def _columns(self) -> view.Columns:
         return self.session.columns(self.first, view.WINDOW)
@@ -89,12 +90,12 @@ class PrefillExplorer(LessonWidget):
         p = self._pictures
         return [
             self._prompt,
-            ipywidgets.HBox([self._chunk, *buttons], layout=wrap),
+            ipywidgets.HBox([self._chunk, *buttons, self._first], layout=wrap),
             p["headline"],
-            p["comparison"],
-            ipywidgets.HBox([self._layer, self._head, self._first], layout=wrap),
             p["grid"],
+            p["comparison"],
             p["next"],
+            ipywidgets.HBox([self._layer, self._head], layout=wrap),
             p["attention"],
         ]
 
@@ -113,15 +114,15 @@ class PrefillExplorer(LessonWidget):
         self._pictures["headline"].value = announced(self._plain())
         self._pictures["grid"].value = self._grid()
 
-    def _take(self, text: str) -> None:
-        if text != self.session.text:
-            self.session.start(text)
-            self.first = 0
+    def _take(self, text: str) -> str:
+        self.session.start(text)
+        self.first = 0
+        return f"A new prompt of {self.session.total:,} tokens. Nothing is read yet: press “Next chunk”."
 
-    def _rechunk(self, chunk: int) -> None:
-        if chunk != self.session.chunk:
-            self.session.set_chunk(chunk)
-            self.first = 0
+    def _rechunk(self, chunk: int) -> str:
+        self.session.set_chunk(chunk)
+        self.first = 0
+        return "The cache is empty. Press “Next chunk”, or “Read the rest”."
 
     def _reset(self) -> str:
         self.session.reset()
