@@ -40,7 +40,7 @@ class GraphedDecode:
         device = model.norm.device
         self._token = torch.zeros(1, 1, dtype=torch.int64, device=device)  # [B, T]
         self._position = torch.zeros(1, dtype=torch.int64, device=device)  # [B]
-        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._eager = device.type != "cuda"
 
     def logits(self, token: Tensor) -> Tensor:
@@ -49,12 +49,12 @@ class GraphedDecode:
         self._token.copy_(token)
         self._position.fill_(self._cache.length)
         span = bucket(self._cache.length + 1, self._cache.max_tokens)
-        if not self._eager and span not in self._graphs:
+        if not self._eager and span not in self.graphs:
             self._capture(span)
         if self._eager:
             logits = self._step(span)
         else:
-            graph, output = self._graphs[span]
+            graph, output = self.graphs[span]
             graph.replay()
             logits = output.clone()  # the next replay writes over it
         self._cache.advance(1)
@@ -75,7 +75,7 @@ class GraphedDecode:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 output = self._step(span)
-            self._graphs[span] = graph, output
+            self.graphs[span] = graph, output
         except RuntimeError as error:
             warnings.warn(f"CUDA graph capture failed, decoding goes on without: {error}", stacklevel=2)
             self._eager = True

@@ -1,0 +1,53 @@
+"""The GPU check's own logic, on a CPU as far as that goes; the whole of it where there is a GPU."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import llmlesson
+from llmlesson.measure import gpu_check
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return llmlesson.load(device="cpu")
+
+
+def test_graph_against_eager_finds_agreement_and_its_absence(engine, monkeypatch):
+    monkeypatch.setattr(gpu_check, "STEPS", 12)
+    result = gpu_check.graph_against_eager(engine)
+    assert result["passed"]
+    assert result["equal_tokens"] == 12
+    logits = gpu_check.GraphedDecode.logits
+    monkeypatch.setattr(gpu_check.GraphedDecode, "logits", lambda self, token: -logits(self, token))
+    assert not gpu_check.graph_against_eager(engine)["passed"]
+
+
+def test_parity_finds_agreement_and_its_absence(engine, monkeypatch):
+    assert gpu_check.parity(engine, engine)["passed"]
+    other = llmlesson.load(device="cpu")
+    other.model.norm = other.model.norm * 1.01
+    assert not gpu_check.parity(other, engine)["passed"]
+
+
+def test_an_error_in_one_check_is_a_result(engine):
+    def broken(engine):
+        raise ZeroDivisionError("why")
+
+    assert gpu_check.attempt(broken, engine) == {"passed": False, "error": "ZeroDivisionError: why"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_without_a_gpu_it_says_so(capsys):
+    assert gpu_check.main([]) == 1
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_everything_on_a_gpu(tmp_path):
+    file = tmp_path / "result.json"
+    assert gpu_check.main([str(file)]) == 0
+    assert json.loads(file.read_text(encoding="utf-8"))["checks"]["benchmark"]["passed"]
