@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import uuid
 
 import psutil
@@ -26,6 +27,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Every process that a test starts inherits this, also one whose parent is gone.
     os.environ[MARK] = uuid.uuid4().hex
+    # A run in the background of a shell ignores Ctrl-C, and so would every process that a test starts to interrupt it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
