@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmlesson.views.request import BLUE, ORANGE
+from llmlesson.views.markup import BLUE, VERMILLION, folded, note, table, title
 from llmlesson.views.text import escape, visible
 
 GRID = "grid-auto-rows:15px;gap:1px;font-size:11px;line-height:15px"
@@ -32,23 +32,18 @@ def heatmap(values: Sequence[Sequence[float]], first: int, texts: Sequence[str],
     # A grid sizes its cells, so that each needs to bring nothing but its colour.
     style = f"display:grid;grid-template-columns:max-content max-content repeat({dims},10px);{GRID}"
     return (
-        f"<p style='margin:.4em 0'><strong>{escape(label)}</strong>: a row for each position, its {dims} values from "
-        f"left to right. Point at a cell for its number. "
-        f'<span style="background:{ORANGE};color:#000">&nbsp;orange&nbsp;</span> is positive, '
-        f'<span style="background:{BLUE};color:#000">&nbsp;blue with –&nbsp;</span> negative; the strongest is '
-        f"{most:.3g}. ★ new in the last step.</p>"
-        f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f'<div style="{style}"><span></span><span></span>{ticks}{"".join(rows)}</div></div>'
+        title(label)
+        + '<p style="margin:.2em 0;line-height:1.4">A row for each position, its values from left to right; point at a '
+        f'cell for its number. <span style="background:{VERMILLION}{_alpha(1)}">&nbsp;Orange&nbsp;</span> is positive, '
+        f'<span style="background:{BLUE}{_alpha(1)}">&nbsp;– blue&nbsp;</span> negative, and the strongest is '
+        f"{most:.3g}. ★ came with the last step.</p>"
+        + _scroller(label, f'<div style="{style}"><span></span><span></span>{ticks}{"".join(rows)}</div>')
     )
 
 
-def numbers(values: Sequence[float], title: str) -> str:
+def numbers(values: Sequence[float], name: str) -> str:
     """One position's vector to read or to hear; HTML, folded."""
-    shown = ", ".join(f"{value:.4g}" for value in values)
-    return (
-        f"<details><summary>{escape(title)}, as numbers</summary>"
-        f'<p style="overflow-wrap:anywhere">{shown}</p></details>'
-    )
+    return folded(f"{name}, as numbers", note(", ".join(f"{value:.4g}" for value in values)))
 
 
 def sizes(formula: str, predicted: int, measured: int, layers: Sequence[tuple[int, int]]) -> str:
@@ -56,18 +51,15 @@ def sizes(formula: str, predicted: int, measured: int, layers: Sequence[tuple[in
 
     formula: the arithmetic of `predicted`. layers: predicted and measured bytes of each.
     """
-    body = "".join(
-        f'<tr><th scope="row">{index}</th><td>{a:,}</td><td>{b:,}</td><td>{_mark(a, b)}</td></tr>'
-        for index, (a, b) in enumerate(layers)
-    )
-    heads = "".join(f'<th scope="col">{h}</th>' for h in ("layer", "predicted", "measured", ""))
+    total = [
+        ("predicted from the config", f"{formula} =", f"{predicted:,}"),
+        ("measured on the tensors", _mark(predicted, measured), f"{measured:,}"),
+    ]
+    rows = [(index, f"{a:,}", f"{b:,}", _mark(a, b)) for index, (a, b) in enumerate(layers)]
     return (
-        f"<table><caption>Bytes in the cache</caption>"
-        f'<tr><th scope="row" style="text-align:left">predicted from the config</th>'
-        f'<td style="text-align:left">{escape(formula)} = {predicted:,}</td></tr>'
-        f'<tr><th scope="row" style="text-align:left">measured on the tensors</th>'
-        f'<td style="text-align:left">{measured:,} {_mark(predicted, measured)}</td></tr></table>'
-        f"<details><summary>By layer</summary><table><tr>{heads}</tr>{body}</table></details>"
+        title("Bytes in the cache")
+        + table(["", "", "bytes"], total)
+        + folded("By layer", table(["layer", "predicted", "measured", ""], rows))
     )
 
 
@@ -84,7 +76,7 @@ def change(name: str, before: int, after: int, nbytes: int, kept: bool) -> str:
     older = f"the {min(before, after):,} older positions: "
     older += "unchanged ✓ (compared bit for bit in all layers)" if kept else "changed ✗"
     older = older if min(before, after) else "nothing was there before"
-    return f"<p style='margin:.4em 0'><strong>{escape(name)}</strong>: {what}; {older}.</p>"
+    return title(f"{name}: {what}") + note(f"{older[0].upper()}{older[1:]}.")
 
 
 def head_map(strength: Sequence[Sequence[float]], shown: tuple[int, int], name: str) -> str:
@@ -98,24 +90,26 @@ def head_map(strength: Sequence[Sequence[float]], shown: tuple[int, int], name: 
     rows = "".join(
         f'<span style="white-space:nowrap;padding-right:4px">head {h}</span>'
         + "".join(
-            f"<b style=background:{ORANGE}{_alpha(strength[i][h] / most)} "
+            f"<b style=background:{VERMILLION}{_alpha(strength[i][h] / most)} "
             f'title="layer {i}, head {h}: {strength[i][h]:.3g}">{"◉" if (i, h) == shown else ""}</b>'
             for i in range(layers)
         )
         for h in range(heads)
     )
     style = f"display:grid;grid-template-columns:max-content repeat({layers},17px);{GRID};text-align:center"
-    return (
-        f"<p style='margin:.4em 0'><strong>All layers and heads</strong>: {escape(name)}, up to {most:.3g}. "
-        "◉ is the one shown below.</p>"
-        '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="layers and heads">'
-        f'<div style="{style}">{head}{rows}</div></div>'
+    return title(f"All layers and heads: {name}, up to {most:.3g}; ◉ is the one shown below") + _scroller(
+        "layers and heads", f'<div style="{style}">{head}{rows}</div>'
     )
+
+
+def _scroller(label: str, html: str) -> str:
+    """What scrolls must be reachable by keyboard."""
+    return f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{escape(label)}">{html}</div>'
 
 
 def _row(index: int, text: str, values: Sequence[float], most: float, new: bool) -> str:
     cells = "".join(_cell(value, most or 1) for value in values)
-    frame = f";outline:2px solid {ORANGE}" if new else ""
+    frame = f";outline:2px solid {VERMILLION}" if new else ""
     return (
         f'<span style="text-align:right;padding:0 4px{frame}">{"★ " if new else ""}{index}</span>'
         f'<bdi style="padding:0 4px;white-space:nowrap">{escape(visible(text, 12))}</bdi>{cells}'
@@ -123,13 +117,16 @@ def _row(index: int, text: str, values: Sequence[float], most: float, new: bool)
 
 
 def _cell(value: float, most: float) -> str:
-    colour, sign = (ORANGE, "") if value >= 0 else (BLUE, "–")
+    colour, sign = (VERMILLION, "") if value >= 0 else (BLUE, "–")
     return f"<b style=background:{colour}{_alpha(abs(value) / most)} title={value:.3g}>{sign}</b>"
 
 
 def _alpha(share: float) -> str:
-    """Opacity as two hex digits. The square root lets small values show beside the few large ones."""
-    return f"{round(255 * share**0.5):02x}"
+    """Opacity as two hex digits: the square root lets small values show beside the few large ones.
+
+    At most 0.7, so that a sign on the strongest can be read.
+    """
+    return f"{round(0.7 * 255 * share**0.5):02x}"
 
 
 def _mark(predicted: int, measured: int) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llmlesson.views.request import BLUE, GREEN, ORANGE
+from llmlesson.views.markup import BLUE, CELL, GREEN, VERMILLION, label, note, svg, table, title
 from llmlesson.views.text import escape, visible
 
 MOST_COLUMNS = 48  # of the cache, that are drawn
 COLUMN, CACHE_HEIGHT = 18, 46  # pixels
 LETTERS = 15 + CACHE_HEIGHT / 2 + 4
-MIDDLE = 'text-anchor="middle" fill="currentColor"'
-BAR = 150
-WRAP = "white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate"
+BAR = 90
+WRAP = "white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;line-height:1.4"
 
 
 class Candidate(NamedTuple):
@@ -54,28 +53,27 @@ class BranchRow(NamedTuple):
 
 def answer(prompt: str, before: str, new: str, ended: str = "") -> str:
     """The prompt, the answer so far, and the newest token marked; HTML. `ended`: why there is no next step."""
-    mark = f"background:{ORANGE}40;border:2px solid {ORANGE};border-radius:3px;padding:0 2px;{WRAP}"
-    end = f"<p><strong>■ Ended</strong>: {escape(ended)}.</p>" if ended else ""
+    mark = f"background:{VERMILLION}40;border:2px solid {VERMILLION};border-radius:3px;padding:0 2px;{WRAP}"
     return (
-        f"<p style='margin:.2em 0'><strong>Prompt</strong></p>{_scroller('Prompt', escape(prompt), 90)}"
-        "<p style='margin:.4em 0 .2em'><strong>Answer so far</strong>, the new token framed. It is chosen, but not yet "
-        "read: its K and V come with the next step.</p>"
-        + _scroller("Answer", f'{escape(before)}<mark style="color:inherit;{mark}">{escape(_spelled(new))}</mark>', 200)
-        + end
+        title("Prompt")
+        + _scroller("Prompt", escape(prompt), 80)
+        + title("Answer so far, the new token framed")
+        + _scroller("Answer", f'{escape(before)}<mark style="color:inherit;{mark}">{escape(_spelled(new))}</mark>', 180)
+        + (title(f"■ Ended: {ended}.") if ended else "")
+        + note("The new token is chosen, but not yet read: its K and V come with the next step.")
     )
 
 
 def candidates(rows: Sequence[Candidate], after: str) -> str:
     """The likeliest tokens as bars, before and after sampling's settings; HTML. after: those settings in words."""
     heads = ("", "token", "id", "as the model gives them", f"after {after}")
-    head = "".join(f'<th scope="col" style="text-align:left">{escape(text)}</th>' for text in heads)
-    body = "".join(
-        f"<tr{_if(row.taken, ' style=font-weight:600')}><td>{'▶ taken' if row.taken else number}</td>"
-        f"<td><bdi><code>{escape(visible(row.text))}</code></bdi></td><td>{row.token_id}</td>"
-        f"<td>{_bar(row.before, BLUE)}</td><td>{_bar(row.after, GREEN) if row.after else 'ruled out'}</td></tr>"
-        for number, row in enumerate(rows, start=1)
+    head = "".join(f'<th scope="col" style="{CELL}text-align:left">{escape(text)}</th>' for text in heads)
+    body = "".join(_candidate(number, row) for number, row in enumerate(rows, start=1))
+    return (
+        title("Candidates for the new token")
+        + '<div style="overflow-x:auto"><table style="border-collapse:collapse;line-height:1.35">'
+        + f"<tr>{head}</tr>{body}</table></div>"
     )
-    return f"<table><caption>Candidates for the new token</caption><tr>{head}</tr>{body}</table>"
 
 
 def work(w: Work) -> str:
@@ -92,12 +90,7 @@ def work(w: Work) -> str:
     if w.least_seconds is not None:
         share = w.least_seconds / w.seconds if w.seconds else 0
         rows.append(("roofline: this machine's limit", f"{_ms(w.least_seconds)} ({share:.0%} of the time)", ""))
-    body = "".join(
-        f'<tr><th scope="row" style="text-align:left">{name}</th><td>{value}</td><td>{without}</td></tr>'
-        for name, value, without in rows
-    )
-    heads = f'<td></td><th scope="col">{escape(w.name)}</th><th scope="col">without a cache</th>'
-    return f"<table><caption>What it took</caption><tr>{heads}</tr>{body}</table>"
+    return title("What it took") + table(["", w.name, "without a cache"], rows)
 
 
 def cache_columns(last: Sequence[str], length: int, prompt: int, new: int, waiting: str, column_nbytes: int) -> str:
@@ -110,27 +103,24 @@ def cache_columns(last: Sequence[str], length: int, prompt: int, new: int, waiti
     drawn = last[-MOST_COLUMNS:]
     first = length - len(drawn)
     parts = [
-        _column(place, index, text, BLUE if index < prompt else GREEN, index >= length - new, column_nbytes)
+        _column(place, index, text, index < prompt, index >= length - new, column_nbytes)
         for place, (index, text) in enumerate(zip(range(first, length), drawn, strict=True))
     ]
     end = len(drawn) * COLUMN + 1
     parts.append(
         f"<g><title>waiting: {escape(visible(waiting))}, not yet in the cache</title>"
         f'<rect x="{end}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="none" stroke="currentColor" '
-        f'stroke-dasharray="3 3"/><text x="{end + 7}" y="{LETTERS}" font-size="12" {MIDDLE}>?</text></g>'
+        f'stroke-dasharray="3 3"/>{label(end + 7, LETTERS, "?", anchor="middle")}</g>'
     )
-    width, height = end + COLUMN + 4, 15 + CACHE_HEIGHT + 18
     spoken = (
         f"KV cache: {length} positions, {prompt} of the prompt and {length - prompt} of the answer; "
         f"the last {new} came with this step"
     )
     hidden = f" The first {first:,} positions are not drawn." if first else ""
     return (
-        f"<p style='margin:.4em 0 .2em'><strong>KV cache</strong>: {length:,} positions × {column_nbytes:,} bytes "
-        f"= {length * column_nbytes:,} bytes. P prompt, A answer, ★ new in this step, ? waiting.{hidden}</p>"
-        f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="KV cache">'
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" '
-        f'aria-label="{spoken}" font-family="var(--jp-ui-font-family, sans-serif)">{"".join(parts)}</svg></div>'
+        title(f"KV cache: {length:,} positions × {column_nbytes:,} bytes = {length * column_nbytes:,} bytes")
+        + svg(end + COLUMN + 4, 15 + CACHE_HEIGHT + 18, spoken, parts, shrink=1)
+        + note(f"P prompt, A answer, ★ new in this step, ? the token that waits.{hidden}")
     )
 
 
@@ -138,13 +128,28 @@ def branches(rows: Sequence[BranchRow]) -> str:
     """The answers beside each other, each from where it leaves another; HTML. Empty for a single one."""
     if len(rows) < 2:
         return ""
-    head = "".join(f'<th scope="col" style="text-align:left">{h}</th>' for h in ("branch", "tokens", "text"))
+    head = "".join(f'<th scope="col" style="{CELL}text-align:left">{h}</th>' for h in ("branch", "tokens", "text"))
     body = "".join(
-        f'<tr{_if(row.current, " style=font-weight:600")}><th scope="row">{_if(row.current, "▶ ")}{escape(row.name)}'
-        f'</th><td>{row.tokens}</td><td style="text-align:left;white-space:normal">{_branch_text(row)}</td></tr>'
+        f'<tr style="font-weight:{600 if row.current else 400}">'
+        f'<th scope="row" style="{CELL}font-weight:inherit">{"▶ " if row.current else ""}{escape(row.name)}</th>'
+        f'<td style="{CELL}">{row.tokens}</td><td style="{CELL}text-align:left">{_branch_text(row)}</td></tr>'
         for row in rows
     )
-    return f"<table><caption>Branches: ┊ marks where one leaves another</caption><tr>{head}</tr>{body}</table>"
+    return (
+        title("Branches; ┊ stands where one leaves another, ▶ before the current one")
+        + f'<table style="border-collapse:collapse;line-height:1.35"><tr>{head}</tr>{body}</table>'
+    )
+
+
+def _candidate(number: int, row: Candidate) -> str:
+    place = "▶ taken" if row.taken else number
+    text = f'<code style="color:inherit;background:none">{escape(visible(row.text))}</code>'
+    return (
+        f'<tr style="font-weight:{600 if row.taken else 400}"><td style="{CELL}">{place}</td>'
+        f'<td style="{CELL}"><bdi>{text}</bdi></td>'
+        f'<td style="{CELL}">{row.token_id}</td><td style="{CELL}">{_bar(row.before, BLUE)}</td>'
+        f'<td style="{CELL}">{_bar(row.after, GREEN) if row.after else "ruled out"}</td></tr>'
+    )
 
 
 def _branch_text(row: BranchRow) -> str:
@@ -153,23 +158,20 @@ def _branch_text(row: BranchRow) -> str:
     own = row.own if len(row.own) <= 400 else row.own[:400] + "…"
     if row.forked_at is None:
         return f'<span style="{WRAP}">{escape(own)}</span>'
-    style = f"border-bottom:2px solid {ORANGE};{WRAP}"
+    style = f"border-bottom:2px solid {VERMILLION};{WRAP}"
     return f'<span style="{WRAP}">{escape(shared)}</span>┊<span style="{style}">{escape(own)}</span>'
 
 
-def _column(place: int, index: int, text: str, colour: str, new: bool, nbytes: int) -> str:
-    x, middle = place * COLUMN + 1, place * COLUMN + 8.5
-    frame = f'stroke="{ORANGE}" stroke-width="3"' if new else f'stroke="{colour}"'
-    number = ""
-    if index % 5 == 0:
-        number = f'<text x="{middle}" y="{15 + CACHE_HEIGHT + 14}" font-size="10" {MIDDLE}>{index}</text>'
-    star = f'<text x="{middle}" y="11" font-size="11" {MIDDLE}>★</text>' if new else ""
-    letter = "P" if colour == BLUE else "A"
+def _column(place: int, index: int, text: str, prompt: bool, new: bool, nbytes: int) -> str:
+    x, middle, colour = place * COLUMN + 1, place * COLUMN + 8.5, BLUE if prompt else GREEN
+    frame = f'stroke="{VERMILLION}" stroke-width="3"' if new else f'stroke="{colour}"'
+    letters = label(middle, LETTERS, "P" if prompt else "A", 10, "middle")
+    letters += label(middle, 11, "★", 11, "middle") if new else ""
+    letters += label(middle, 15 + CACHE_HEIGHT + 14, index, 10, "middle") if index % 5 == 0 else ""
     return (
         f"<g><title>position {index}: {escape(visible(text))}, {nbytes:,} bytes</title>"
-        f'<rect x="{x}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="{colour}" '
-        f'fill-opacity="{".6" if new else ".3"}" {frame}/>'
-        f'<text x="{middle}" y="{LETTERS}" font-size="10" {MIDDLE}>{letter}</text>{star}{number}</g>'
+        f'<rect x="{x}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="{colour}" fill-opacity=".3" '
+        f"{frame}/>{letters}</g>"
     )
 
 
@@ -190,10 +192,6 @@ def _scroller(label: str, html: str, height: int) -> str:
 def _spelled(token: str) -> str:
     """The new token; one that is nothing but blanks would be an empty frame."""
     return token if token.strip() else visible(token) or "(part of a character)"
-
-
-def _if(condition: bool, text: str) -> str:
-    return text if condition else ""
 
 
 def _ms(seconds: float) -> str:

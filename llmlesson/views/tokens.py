@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from llmlesson.views.request import BLUE, GREEN, GREY, ORANGE, PURPLE
+from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, VERMILLION, folded, table
 from llmlesson.views.text import escape, visible
 
 # Neighbours differ; the number on each chip says the same to who can't tell the colours apart.
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
 FILL = "33"  # opacity of a chip's fill, as two hex digits behind its colour
 MOST_CHIPS = 200  # more would take long to draw and nobody would read them
-QUIET = 'style="font-size:11px;opacity:.8"'
+QUIET = "font-size:11px;opacity:.8"
 
 
 class Chip(NamedTuple):
@@ -33,7 +33,7 @@ def chips(tokens: Sequence[Chip], label: str) -> str:
         more = f"<p>… and {len(tokens) - MOST_CHIPS:,} more tokens, which are counted but not drawn.</p>"
     if not tokens:
         more = "<p>No tokens: the text is empty.</p>"
-    style = "display:flex;flex-wrap:wrap;gap:4px 3px;max-height:340px;overflow:auto;padding:4px"
+    style = "display:flex;flex-wrap:wrap;gap:4px 3px;max-height:340px;overflow:auto;padding:4px;line-height:1.3"
     # A region that scrolls must be reachable by keyboard.
     return (
         f'<div role="list" aria-label="{escape(label)}" tabindex="0" style="{style}">{"".join(drawn)}</div>{more}'
@@ -46,15 +46,13 @@ def counts(columns: Mapping[str, tuple[str, int]]) -> str:
 
     columns: by name, a text and its number of tokens.
     """
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    rows: dict[str, list[str]] = {"characters": [], "bytes (UTF-8)": [], "tokens": [], "bytes a token": []}
+    rows = [["characters"], ["bytes (UTF-8)"], ["tokens"], ["bytes a token"]]
     for text, tokens in columns.values():
         size = len(text.encode("utf-8", "surrogatepass"))
         numbers = [f"{len(text):,}", f"{size:,}", f"{tokens:,}", f"{size / tokens:.2f}" if tokens else "–"]
-        for row, number in zip(rows.values(), numbers, strict=True):
-            row.append(f"<td>{number}</td>")
-    body = "".join(f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>' for name, cells in rows.items())
-    return f"<table><tr><td></td>{heads}</tr>{body}</table>"
+        for row, number in zip(rows, numbers, strict=True):
+            row.append(number)
+    return table(["", *columns], rows)
 
 
 def shown(raw: bytes) -> str:
@@ -77,18 +75,16 @@ def _chip(number: int, chip: Chip) -> str:
     mark = " ◆ special" if chip.special else " ★ new" if chip.fresh else ""
     gap = "margin-left:7px;" if chip.starts_piece else ""
     style = f"{gap}border:{border};background:{colour}{FILL};border-radius:4px;padding:1px 5px;text-align:center"
-    text = f"<bdi><code style='background:none;color:inherit;font-size:15px'>{escape(shown(chip.raw))}</code></bdi>"
+    text = f'<code style="background:none;color:inherit;font-size:15px">{escape(shown(chip.raw))}</code>'
     return (
-        f'<div role="listitem" style="{style}"><div {QUIET}>{number}{mark}</div>{text}'
-        f"<div {QUIET}>id {chip.token_id}<br>{hexadecimal(chip.raw)}</div></div>"
+        f'<div role="listitem" style="{style}"><div style="{QUIET}">{number}{mark}</div><bdi>{text}</bdi>'
+        f'<div style="{QUIET}">id {chip.token_id}<br>{hexadecimal(chip.raw)}</div></div>'
     )
 
 
 def _table(tokens: Sequence[Chip]) -> str:
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("number", "token", "id", "bytes"))
-    rows = "".join(
-        f"<tr><td>{number}{' ◆' if chip.special else ''}</td><td><bdi><code>{escape(shown(chip.raw))}</code></bdi></td>"
-        f"<td>{chip.token_id}</td><td>{hexadecimal(chip.raw, 32)}</td></tr>"
+    rows = [
+        (f"{number}{' ◆' if chip.special else ''}", shown(chip.raw), chip.token_id, hexadecimal(chip.raw, 32))
         for number, chip in enumerate(tokens)
-    )
-    return f"<details><summary>The same as a table</summary><table><tr>{heads}</tr>{rows}</table></details>"
+    ]
+    return folded("The same as a table", table(["number", "token", "id", "bytes"], rows))

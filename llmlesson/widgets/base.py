@@ -60,7 +60,7 @@ class LessonWidget(ABC):
 
     @abstractmethod
     def _build(self) -> list[ipywidgets.Widget]:
-        """Make controls and pictures, from top to bottom. The status line is added below them."""
+        """Make controls and pictures, from top to bottom. The status line is added below, unless it is among them."""
 
     @abstractmethod
     def _show(self) -> None:
@@ -71,8 +71,9 @@ class LessonWidget(ABC):
         """The live widget, made now if it isn't there."""
         if self._ui is None:
             self._controls = []
-            self._status = ipywidgets.HTML()
-            self._ui = ipywidgets.VBox([*self._build(), self._status])
+            self._status = ipywidgets.HTML(layout={"min_height": "28px"})
+            rows = self._build()
+            self._ui = ipywidgets.VBox(rows if self._status in rows else [*rows, self._status])
             self._refresh()
         return self._ui
 

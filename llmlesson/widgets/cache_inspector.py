@@ -63,6 +63,7 @@ class CacheInspector(LessonWidget):
         row = {"flex_flow": "row wrap", "align_items": "center"}
         return [
             ipywidgets.HBox([*steps, *choices, self._position], layout=row),
+            self._status,
             *self._places,
         ]
 

@@ -82,13 +82,18 @@ class DecodeStepper(LessonWidget):
         self._watch(self._branch, self._switch)
         self._controls += [self._prompt, self._other]
         self._places = [ipywidgets.HTML() for _ in self._pictures()]
+        answer, columns, candidates, work, branches = self._places
         row = {"flex_flow": "row wrap", "align_items": "center"}
         return [
             ipywidgets.HBox([self._prompt, read], layout=row),
             ipywidgets.HBox(steps, layout=row),
             ipywidgets.HBox(list(self._settings.values()), layout=row),
             ipywidgets.HBox([self._other, take, self._branch], layout=row),
-            *self._places,
+            self._status,
+            answer,
+            columns,
+            ipywidgets.HBox([candidates, work], layout={"flex_flow": "row wrap", "grid_gap": "0 30px"}),
+            branches,
         ]
 
     def _show(self) -> None:
@@ -196,7 +201,6 @@ class DecodeStepper(LessonWidget):
             view.answer(
                 self._text(s.prompt_ids), before, text[len(before) :], ENDS[s.finish_reason] if s.finish_reason else ""
             ),
-            view.candidates(self._candidates(), self._sampling()),
             view.cache_columns(
                 [self._text([i]) for i in ids[max(0, s.cache.length - view.MOST_COLUMNS) : s.cache.length]],
                 s.cache.length,
@@ -205,6 +209,7 @@ class DecodeStepper(LessonWidget):
                 self._text(s.tokens[-1:]),
                 s.cache.nbytes // s.cache.length,
             ),
+            view.candidates(self._candidates(), self._sampling()),
             view.work(self._work(added)),
             view.branches([self._branch_row(index, branch) for index, branch in enumerate(s.branches)]),
         ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import ipywidgets
 
 from llmlesson.views import tokens as view
-from llmlesson.views.text import escape
+from llmlesson.views.markup import note, title
 from llmlesson.widgets.base import LessonWidget
 from llmlesson.widgets.tokenizer_session import TokenizerSession
 
@@ -62,6 +62,7 @@ class TokenizerExplorer(LessonWidget):
         return [
             ipywidgets.HBox(texts, layout=row),
             ipywidgets.HBox([*buttons, self._chat], layout=row),
+            self._status,
             self._count,
             ipywidgets.HBox(self._halves, layout={**row, "align_items": "flex-start"}),
         ]
@@ -113,7 +114,7 @@ class TokenizerExplorer(LessonWidget):
     def _pictures(self) -> list[str]:
         """One for each text; empty for a second that isn't there."""
         pictures = {
-            name: f"<p><strong>{name}</strong>: <bdi>{escape(session.explain(self._within(session)))}</bdi></p>"
+            name: title(f"{name}: {session.explain(self._within(session))}")
             + view.chips(session.chips(self._within(session)), f"Tokens of {name}")
             + self._chat_picture(name, session)
             for name, session in self._used()
@@ -125,7 +126,7 @@ class TokenizerExplorer(LessonWidget):
             return ""
         special = sum(chip.special for chip in session.chat_chips)
         return (
-            f"<p><strong>{name} in the chat template</strong>: {len(session.chat_chips)} tokens, of which {special} "
-            "are special (◆): only the template makes those, never what somebody types.</p>"
+            title(f"{name} in the chat template: {len(session.chat_chips)} tokens, of which {special} are special (◆)")
+            + note("Only the template makes special tokens, never what somebody types.")
             + view.chips(session.chat_chips, f"Tokens of {name} in the chat template")
         )
