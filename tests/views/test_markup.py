@@ -1,0 +1,75 @@
+"""The pieces that pictures are made of: well-formed, escaped, and to be read in both themes."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from views.contrast import PAGES, over, ratio
+
+from llmlesson.views import markup
+
+NASTY = [
+    "<script>alert(1)</script>",
+    "a\x00b\x1b[31m",
+    "שלום עולם",
+    "x" * 5000,
+    "\"&'",
+    "\n\n",
+    "",
+    "👩‍👩‍👧",
+    "\u202e\ud800",
+]
+COLOURS = {name: getattr(markup, name) for name in ("BLUE", "VERMILLION", "GREEN", "PURPLE", "GREY")}
+
+
+def test_the_yardstick_is_the_known_one():
+    assert ratio("#000000", "#ffffff") == pytest.approx(21)
+    assert ratio("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert over("#ff0000", 0.5, "#000000") == "#800000"
+
+
+@pytest.mark.parametrize("theme", PAGES)
+@pytest.mark.parametrize("name", COLOURS)
+def test_shapes_stand_out_and_letters_on_their_fills_are_legible(name, theme):
+    page, letters = PAGES[theme]
+    assert ratio(COLOURS[name], page) >= 3, "a shape or line (WCAG 1.4.11)"
+    assert ratio(letters, over(COLOURS[name], 0.25, page)) >= 4.5, "a number on a box filled to a quarter (WCAG 1.4.3)"
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_any_text_is_shown_and_none_is_markup(text):
+    html = "".join(
+        (
+            markup.svg(100, 50, text, [markup.label(1, 2, text, turn=-60, bold=True, mono=True)]),
+            markup.table(("", text), [(text, text)], caption=text),
+            markup.folded(text, markup.note(text)),
+            markup.title(text),
+            markup.announced(text),
+            markup.note(markup.quoted(text)),
+        )
+    )
+    tree = ElementTree.fromstring(f"<div>{html.encode('utf-8').decode()}</div>")
+    assert "<script" not in html
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", html)
+    assert any(element.text == text for element in tree.iter()) or text != "שלום עולם"
+
+
+def test_a_quoted_token_keeps_its_direction_to_itself_and_is_cut():
+    assert markup.quoted(" a\n") == "“\u2068·a↵\u2069”"
+    assert len(markup.quoted("x" * 5000)) == 16 + 4
+
+
+def test_a_table_has_headings_for_rows_and_columns_and_one_bold_row():
+    html = markup.table(("", "a", "b"), [("one", 1, 2), ("two", 3, 4)], bold=1)
+    assert html.count('scope="col"') == 3
+    assert html.count('scope="row"') == 2
+    assert [row.split(">")[0] for row in html.split("<tr")[2:]] == [
+        ' style="font-weight:400"',
+        ' style="font-weight:600"',
+    ]
+
+
+def test_a_status_is_announced():
+    assert re.search(r'<p role="status" aria-live="polite"[^>]*><bdi>done</bdi></p>', markup.announced("done"))
