@@ -1,0 +1,139 @@
+"""Which positions each token of a chunk may see."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from llmlesson.lessons.exercise import Case, Exercise, Mistake
+
+STUB = '''
+def causal_mask(cached, new):
+    """Which keys may each new token see?
+
+    cached: how many positions are in the cache already; 0 where the prompt begins.
+    new: how many tokens are read now. They stand at the positions cached, cached + 1, and so on.
+    Returns a bool tensor [new, cached + new]: True where the new token (row) may see the position (column).
+    """
+    return ...
+'''
+
+SOLUTION = """
+import torch
+
+def causal_mask(cached, new):
+    seen = torch.arange(cached + new)  # positions of the keys
+    looking = torch.arange(cached, cached + new)  # positions of the new tokens
+    return seen[None, :] <= looking[:, None]
+"""
+
+TRIANGLE = """
+import torch
+
+def causal_mask(cached, new):
+    return torch.ones(new, cached + new, dtype=torch.bool).tril(diagonal=cached)
+"""
+
+ROWS_OF_ALL = """
+import torch
+
+def causal_mask(cached, new):
+    length = cached + new
+    return torch.tril(torch.ones(length, length))[cached:] == 1
+"""
+
+TWO_PARTS = """
+import torch
+
+def causal_mask(cached, new):
+    mask = torch.zeros((new, cached + new), dtype=bool)
+    for row in range(new):
+        mask[row, : cached + row + 1] = True
+    return mask
+"""
+
+TOP_LEFT = TRIANGLE.replace("diagonal=cached", "diagonal=0")
+SEES_ALL = "import torch\n\ndef causal_mask(cached, new):\n    return torch.ones(new, cached + new, dtype=torch.bool)"
+HIDDEN_IS_TRUE = TRIANGLE.replace("tril(diagonal=cached)", "triu(diagonal=cached + 1)")
+
+MISTAKES = (
+    Mistake(SEES_ALL, "Every token sees every other, also those that come after it: nothing is causal about that."),
+    Mistake(
+        HIDDEN_IS_TRUE,
+        "It is the other way round: True stands where a token may see, False where the position is hidden from it.",
+    ),
+    Mistake(
+        TRIANGLE.replace("tril", "triu"),
+        "Rows and columns are swapped: each token sees what comes after it. A row is the token that looks.",
+    ),
+    Mistake(
+        SOLUTION.replace("<=", "<"),
+        "A token sees itself too. Without that, the first token of a prompt would see nothing at all.",
+    ),
+    Mistake(
+        TRIANGLE.replace("diagonal=cached", "diagonal=cached + 1"),
+        "Each token sees one position too many: the one right after its own.",
+    ),
+    Mistake(
+        TOP_LEFT,
+        "The triangle starts at the top left, as if the new tokens stood at 0, 1, 2, … They stand behind the cached "
+        "ones, and see all of those: shift it to the right by `cached`.",
+    ),
+    Mistake(
+        TRIANGLE.replace("new, cached + new,", "new, new,").replace("diagonal=cached", "diagonal=0"),
+        "The cached positions are missing. New tokens see those too, so there is a column for each of them.",
+    ),
+    Mistake(
+        ROWS_OF_ALL.replace("[cached:]", ""),
+        "There is a row for each position, where only the new tokens look. The cached ones have had their turn.",
+    ),
+    Mistake(TRIANGLE.replace(", dtype=torch.bool", ""), says="The dtype is float32, not bool"),
+    Mistake(
+        "import torch\n\ndef causal_mask(cached, new):\n"
+        "    hidden = torch.full((new, cached + new), float('-inf')).triu(diagonal=cached + 1)\n"
+        "    return hidden",
+        says="The dtype is float32, not bool",
+    ),
+    Mistake(
+        TWO_PARTS.replace("torch.zeros((new, cached + new), dtype=bool)", "[[False] * (cached + new)] * new").replace(
+            "mask[row, : cached + row + 1] = True", "mask[row] = [k <= cached + row for k in range(cached + new)]"
+        ),
+        says="It is a list, where a tensor is expected",
+    ),
+)
+
+
+def cases(rng: random.Random) -> Iterator[Case]:
+    yield Case((0, 3), drawn("x..", "xx.", "xxx"))
+    yield Case(
+        (2, 3), drawn("xxx..", "xxxx.", "xxxxx"), "The new tokens stand at positions 2, 3 and 4, behind two others."
+    )
+    yield Case((4, 1), drawn("xxxxx"), "A single new token, as in decode, sees all cached positions and itself.")
+    yield Case((0, 1), drawn("x"), "The first token of a prompt sees itself.")
+    for _ in range(20):
+        cached, new = rng.randrange(12), rng.randrange(1, 9)
+        rows = ("x" * (cached + 1 + row) + "." * (new - 1 - row) for row in range(new))
+        yield Case((cached, new), drawn(*rows), origin="random")
+
+
+def drawn(*rows: str) -> Tensor:
+    """A mask from a picture of it: x for what may be seen."""
+    return torch.tensor([[sign == "x" for sign in row] for row in rows])
+
+
+EXERCISE = Exercise(
+    lesson="02",
+    stub=STUB,
+    hints=(
+        "Write down the position of each row and of each column. When may the token at position p see position k?",
+        "torch.arange(cached + new) are the positions of the columns, torch.arange(cached, cached + new) those of the "
+        "rows. Turn one into a row, the other into a column (with [None, :] and [:, None]), and compare them.",
+    ),
+    solution=SOLUTION,
+    cases=cases,
+    mistakes=MISTAKES,
+    others=(TRIANGLE, ROWS_OF_ALL, TWO_PARTS),
+)
