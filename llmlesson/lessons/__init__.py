@@ -9,7 +9,7 @@ of it. It defines `EXERCISE = Exercise(...)` (see `llmlesson.lessons.exercise`, 
 pattern), where each answer is the source of one function of the same name and parameters:
 
 - `lesson`: "01", the number that its notebook's name begins with;
-- `stub`: what stands in the notebook, with a docstring and the body `...`;
+- `stub`: what stands in the notebook, with a docstring and, as its last line, `return ...`;
 - `hints`: two, the first on what to think about, the second on how to begin;
 - `solution`, and `others`: right answers that are written differently;
 - `mistakes`: what people really get wrong. Where a learner's answers equal those of a mistake, up to and including the

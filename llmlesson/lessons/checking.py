@@ -62,7 +62,7 @@ class _Outcome:
 def _outcome(exercise: Exercise, function: Function, case: Case) -> _Outcome:
     args = copied(case.args)
     try:
-        got = copied(exercise.run(_watched(function, exercise), *args))
+        got = copied(exercise.run(_watched(function), *args))
     except _NotDone:
         return _Outcome(not_done=True)
     except LEARNERS_ERRORS as error:
@@ -81,7 +81,7 @@ def _outcome(exercise: Exercise, function: Function, case: Case) -> _Outcome:
     return _Outcome(got)
 
 
-def _watched(function: Function, exercise: Exercise) -> Function:
+def _watched(function: Function) -> Function:
     """The function, with an end to everything as soon as it turns out to be a stub."""
 
     @wraps(function, updated=())
@@ -90,16 +90,19 @@ def _watched(function: Function, exercise: Exercise) -> Function:
             result = function(*args, **kwargs)
         except NotImplementedError:
             raise _NotDone from None
-        if result is Ellipsis or (result is None and _does_nothing(function, exercise)):
+        if result is Ellipsis or (result is None and _does_nothing(function)):
             raise _NotDone
         return result
 
     return watched
 
 
-def _does_nothing(function: Function, exercise: Exercise) -> bool:
-    """Whether it has no more in it than the stub: one that works and forgets to return is not "not done"."""
-    return not hasattr(function, "__code__") or _code(function) == _code(exercise.build(exercise.stub))
+def _does_nothing(function: Function) -> bool:
+    """Whether its body is empty: a function that works and forgets to return is not "not done"."""
+
+    def empty() -> None: ...
+
+    return not hasattr(function, "__code__") or _code(function) == _code(empty)
 
 
 def _code(function: Function) -> list[tuple[str, Any]]:

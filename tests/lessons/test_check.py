@@ -23,7 +23,7 @@ def cases(rng: random.Random):
 
 DOUBLE = Exercise(
     lesson="99",
-    stub='def double(numbers):\n    """Each number doubled."""\n    ...\n',
+    stub='def double(numbers):\n    """Each number doubled."""\n    return ...\n',
     hints=("one", "two"),
     solution="def double(numbers):\n    return [2 * n for n in numbers]",
     cases=cases,

@@ -17,7 +17,7 @@ def apply_best_merge(tokens, ranks):
     ranks: a dict from a pair of tokens to its rank, such as {("e", "s"): 14}.
     Returns a new list. If no adjacent pair has a rank, it holds the same tokens.
     """
-    ...
+    return ...
 '''
 
 SOLUTION = """

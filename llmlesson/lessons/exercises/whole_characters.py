@@ -16,7 +16,7 @@ def whole_characters(waiting, new):
     waiting: bytes that were held back so far. new: the bytes of the next token.
     Returns (text, waiting): all characters that are complete, and the bytes that must still be held back.
     """
-    ...
+    return ...
 '''
 
 SOLUTION = """

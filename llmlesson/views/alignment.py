@@ -1,0 +1,34 @@
+"""One text at several levels (characters, bytes, tokens, …), laid out over the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llmlesson.views.text import escape
+from llmlesson.views.tokens import COLOURS, FILL
+
+
+def alignment(rows: Mapping[str, Sequence[tuple[str, int]]]) -> str:
+    """A table with a row for each level; HTML. What covers more bytes is wider, so one sees what is made of what.
+
+    rows: by name of the level, its parts from left to right: what to write, and how many bytes it covers.
+    Raises ValueError where the rows don't all cover the same number of bytes.
+    """
+    widths = {name: sum(size for _, size in parts) for name, parts in rows.items()}
+    if len(set(widths.values())) > 1:
+        raise ValueError(f"the rows cover different numbers of bytes: {widths}")
+    lines = "".join(_row(name, parts) for name, parts in rows.items())
+    return f'<div style="overflow-x:auto"><table style="border-collapse:separate">{lines}</table></div>'
+
+
+def _row(name: str, parts: Sequence[tuple[str, int]]) -> str:
+    head = f'<th scope="row" style="text-align:left;padding:2px 10px 2px 0">{escape(name)}</th>'
+    cells = "".join(_part(number, text, size) for number, (text, size) in enumerate(parts))
+    return f'<tr style="background:none">{head}{cells}</tr>'
+
+
+def _part(number: int, text: str, size: int) -> str:
+    colour = COLOURS[number % len(COLOURS)]
+    style = f"text-align:center;white-space:nowrap;padding:2px 4px;border:1px solid {colour};background:{colour}{FILL}"
+    code = f'<code style="background:none;color:inherit">{escape(text)}</code>'
+    return f'<td colspan="{size}" style="{style}"><bdi>{code}</bdi></td>'
