@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -46,7 +47,7 @@ class LessonWidget(ABC):
         self._lock = threading.Lock()  # for the next three
         self._running = False
         self._thread: threading.Thread | None = None
-        self._late: dict[ipywidgets.Widget, Apply] = {}  # controls that changed while work ran
+        self._late: dict[ipywidgets.Widget, Callable[[], str | None]] = {}  # changes that came while work ran
         self._stop = threading.Event()
         self._drawing: int | None = None  # the thread that runs `_show`
 
@@ -117,7 +118,8 @@ class LessonWidget(ABC):
         apply: returns what to say. A change that comes while work runs is taken over when that ends; one that `_show`
         makes is none. Returns the control.
         """
-        control.observe(lambda _: self._changed(control, apply or (lambda value: None)), names="value")
+        wish = apply or (lambda value: None)
+        control.observe(lambda change: self._changed(control, wish, change["new"]), names="value")
         self._controls.append(control)
         return control
 
@@ -162,17 +164,17 @@ class LessonWidget(ABC):
                     self._say(said)
                     self._running = False
                     return
-            for control, apply in late.items():
-                said = self._caught(lambda c=control, a=apply: a(c.value)) or said  # type: ignore[misc]
+            for change in late.values():
+                said = self._caught(change) or said
 
-    def _changed(self, control: ipywidgets.Widget, apply: Apply) -> None:
+    def _changed(self, control: ipywidgets.Widget, apply: Apply, value: Any) -> None:
         if self._drawing == threading.get_ident():
             return
         with self._lock:
             if self._running:
-                self._late[control] = apply
+                self._late[control] = partial(apply, value)
                 return
-        said = self._caught(lambda: apply(control.value))
+        said = self._caught(partial(apply, value))
         self._say(self._caught(self._refresh) or said)
 
     def _caught(self, work: Callable[[], str | None]) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -227,8 +228,11 @@ def kept_limits(engine: Engine) -> Roofline | None:
     device, dtype = device_name(engine.device), str(engine.dtype).removeprefix("torch.")
     threads = torch.get_num_threads() if engine.device.type == "cpu" else 0
     nbytes = min(engine.model.nbytes, roofline.MOST_READ) // 8 * 8
-    with suppress(OSError, ValueError, TypeError, AttributeError):  # none there, or of another version
-        for entry in json.loads(roofline.path().read_text(encoding="utf-8")).values():
+    entries: list[dict[str, Any]] = []
+    with suppress(OSError, ValueError, AttributeError):  # no file, or something else of that name
+        entries = list(json.loads(roofline.path().read_text(encoding="utf-8")).values())
+    for entry in entries:
+        with suppress(TypeError):  # written by another version
             kept = Roofline(**entry)
             found = (kept.device, kept.dtype, kept.threads, kept.torch, kept.read_nbytes)
             if found == (device, dtype, threads, torch.__version__, nbytes):
