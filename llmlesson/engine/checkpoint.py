@@ -99,7 +99,14 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
 
     def plain_matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Tensor:
         """Checkpoint matrices [out, in] side by side as one [in, sum of outs]."""
-        joined = torch.empty(in_size, sum(out_sizes), dtype=dtype, device=device)
+        out_size = sum(out_sizes)
+        # For the single row of a decode step, CPU kernels run fastest along the longer side. Measured with AVX-512:
+        # up to twice as fast for matrices that widen, a quarter faster for those that narrow. For the many rows of a
+        # prefill the two layouts are alike.
+        if out_size >= in_size:
+            joined = torch.empty(in_size, out_size, dtype=dtype, device=device)
+        else:
+            joined = torch.empty(out_size, in_size, dtype=dtype, device=device).T
         for name, part in zip(names, joined.split(list(out_sizes), dim=1), strict=True):
             part.copy_(tensors.read(name, (part.shape[1], in_size)).to(device).to(dtype).T)
         return joined

@@ -24,10 +24,9 @@ Matrix = Tensor | Int8Matrix
 
 @dataclass
 class Layer:
-    """The weights of one layer. Matrices are stored as [in, out], so that they are applied as `x @ w`.
+    """The weights of one layer. Matrices are [in, out], to be applied as `x @ w`; a checkpoint has them as [out, in].
 
-    A checkpoint has them as [out, in]. For the single row of a decode step, CPU kernels read the [in, out] layout at
-    up to twice the speed; for the many rows of prefill the two are alike.
+    In memory, too, a matrix that widens lies as [in, out], and one that narrows as [out, in]: see `checkpoint`.
     """
 
     attention_norm: Tensor  # [H]
