@@ -49,7 +49,8 @@ def test_shards_are_the_same_model(tmp_path, tiny_pair, ids):
     tiny.make("gqa", tmp_path, shard_size="60KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
     prompt = ids(12)
-    assert torch.equal(llmlesson.load(tmp_path).logits(prompt), tiny_pair("gqa")[0].logits(prompt))
+    # Close, not equal: each load chooses a thread count, and with it an order of summation.
+    torch.testing.assert_close(llmlesson.load(tmp_path).logits(prompt), tiny_pair("gqa")[0].logits(prompt))
 
 
 def test_a_missing_shard_is_named(tmp_path):
@@ -86,7 +87,7 @@ def test_tied_weights_are_found_out_where_the_config_is_silent(tmp_path, ids):
     config = json.loads((tmp_path / "config.json").read_text())
     del config["tie_word_embeddings"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert torch.equal(llmlesson.load(tmp_path).logits(prompt), expected)
+    torch.testing.assert_close(llmlesson.load(tmp_path).logits(prompt), expected)
 
 
 def test_end_of_sequence_ids_are_the_union(folder):
