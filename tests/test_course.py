@@ -1,0 +1,115 @@
+"""The lessons as a course: links lead somewhere, the chain is whole, each says what it asks, terms are explained."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+LESSONS = sorted(path.name for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+GLOSSARY = NOTEBOOKS / "glossary.md"
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+# Bold words that name a part of the lesson, and are no terms.
+LABELS = {"You will be able to", "Predict"}
+
+
+def markdown_cells(name):
+    cells = json.loads((NOTEBOOKS / name).read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
+def without_code(text):
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+
+def links(text):
+    return LINK.findall(without_code(text))
+
+
+def anchors(file):
+    """The anchors of a Markdown file's headings, as web pages that render it make them."""
+    headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def entries():
+    """(heading, text) of each entry of the glossary."""
+    parts = re.split(r"^### (.+)$", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def terms():
+    return {term.casefold() for heading, _ in entries() for term in heading.split(", ")}
+
+
+@pytest.mark.parametrize("name", [*LESSONS, GLOSSARY.name])
+def test_links_lead_somewhere(name):
+    texts = markdown_cells(name) if name.endswith(".ipynb") else [GLOSSARY.read_text(encoding="utf-8")]
+    for target in (target for text in texts for target in links(text)):
+        if re.match(r"(https?|mailto):", target):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        file = NOTEBOOKS / path if path else NOTEBOOKS / name
+        assert file.is_file(), f"{target}: there is no such file"
+        assert not anchor or anchor in anchors(file), f"{target}: {file.name} has no such heading"
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_leads_to_its_neighbours_and_to_the_glossary(name):
+    by_number = {int(other[:2]): other for other in LESSONS}
+    end = links(markdown_cells(name)[-1])
+    neighbours = [by_number[n] for n in (int(name[:2]) - 1, int(name[:2]) + 1) if n in by_number]
+    for target in (*neighbours, GLOSSARY.name):
+        assert target in end, f"the last cell has no link to {target}"
+
+
+def test_numbers_are_unique():
+    assert len({name[:2] for name in LESSONS}) == len(LESSONS)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_begins_with_its_number_question_and_time(name):
+    first = markdown_cells(name)[0]
+    assert first.startswith(f"# {name[:2]} · ")
+    assert re.search(r"\*\*The question\.\*\* .+\?", first)
+    minutes = re.search(r"\*\*Time:\*\* about (\d+) minutes", first)
+    assert minutes
+    assert 15 <= int(minutes[1]) <= 40
+    assert "**Know first:**" in first
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_asks_three_questions_with_folded_answers(name):
+    end = markdown_cells(name)[-1]
+    assert end.count("<details><summary>Answer</summary>") == end.count("</details>") == 3
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_terms_in_bold_stand_in_the_glossary(name):
+    bold = re.findall(r"\*\*([^*]+)\*\*", without_code("\n".join(markdown_cells(name))))
+    shown = [text for text in bold if not text.endswith((".", ":", "?")) and text not in LABELS]
+    known = terms()
+    unknown = [text for text in shown if not {text.casefold(), text.casefold().removesuffix("s")} & known]
+    assert not unknown, "put these into glossary.md, or, if they are no terms, not in bold"
+
+
+def test_the_glossary_is_sorted_and_each_term_stands_once():
+    headings = [heading.casefold() for heading, _ in entries()]
+    for before, after in pairwise(headings):
+        assert before < after, f"{after!r} stands after {before!r}"
+    assert len(terms()) == sum(len(heading.split(", ")) for heading in headings)
+
+
+@pytest.mark.parametrize(("heading", "text"), entries(), ids=[heading for heading, _ in entries()])
+def test_an_entry_is_short_and_names_a_lesson_that_uses_the_term(heading, text):
+    definition, *rest = re.split(r"\[Lesson \d\d\]", text)
+    assert len(rest) == 1, "ends with one link: [Lesson NN](NN_name.ipynb)"
+    assert 1 <= len(re.findall(r"\.(?:\s|$)", definition)) <= 3
+    [target] = links(text)
+    if target in LESSONS:  # a lesson that is still being written has its terms here first; its link fails above
+        lesson = " ".join(" ".join(markdown_cells(target)).split()).casefold()
+        assert any(term.casefold() in lesson for term in heading.split(", "))
