@@ -20,7 +20,9 @@ from llmlesson.widgets.model_choice import readable, spec_of
 CONTEXT = 8192
 GPU = "H100-80GB"
 TYPED = ("tokens", "batch")  # fields whose control is a text
-UNCOUNTED = "What fits depends on the number of weights, which is not recorded for this model: press “Count the weights”."
+UNCOUNTED = (
+    "What fits depends on the number of weights, which is not recorded for this model: press “Count the weights”."
+)
 
 
 @dataclass(frozen=True)

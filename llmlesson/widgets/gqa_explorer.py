@@ -156,8 +156,9 @@ class GQAExplorer(LessonWidget):
         self._kv_heads = ipywidgets.Dropdown(
             options=options, value=s.kv_heads, description="number of KV heads", style=wide
         )
+        orders = [(label, order) for order, label in ORDERS.items()]
         self._order = ipywidgets.Dropdown(
-            options=[(label, order) for order, label in ORDERS.items()],
+            options=orders,
             value=s.order,
             description="KV heads are repeated by",
             style=wide,

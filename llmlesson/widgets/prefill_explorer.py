@@ -67,13 +67,16 @@ class PrefillExplorer(LessonWidget):
     def _build(self) -> list[ipywidgets.Widget]:
         s, config = self.session, self.session.engine.config
         wide = {"style": {"description_width": "initial"}}
+        # Numbers rather than lists: while a closed list has the focus, JupyterLab takes the arrow keys for its own.
+        number = ipywidgets.BoundedIntText
         self._prompt = ipywidgets.Textarea(
             s.text, description="prompt", continuous_update=False, rows=2, layout=ipywidgets.Layout(width="98%"), **wide
         )
-        self._chunk = ipywidgets.BoundedIntText(s.chunk, min=1, max=LIMIT, description="tokens in a chunk", **wide)
-        self._layer = ipywidgets.Dropdown(options=range(config.num_hidden_layers), description="layer", **wide)
-        self._head = ipywidgets.Dropdown(options=range(config.num_attention_heads), description="query head", **wide)
-        self._first = ipywidgets.BoundedIntText(0, min=0, max=0, description="columns from position", **wide)
+        self._chunk = number(s.chunk, min=1, max=LIMIT, description="tokens in a chunk", **wide)
+        layers, heads = config.num_hidden_layers, config.num_attention_heads
+        self._layer = number(self.layer, min=0, max=layers - 1, description=f"layer (0 to {layers - 1})", **wide)
+        self._head = number(self.head, min=0, max=heads - 1, description=f"query head (0 to {heads - 1})", **wide)
+        self._first = number(0, min=0, max=0, description="columns from position", **wide)
         self._watch(self._prompt, self._take)
         self._watch(self._chunk, self._rechunk)
         self._watch(self._layer, lambda layer: setattr(self, "layer", layer))
