@@ -19,6 +19,7 @@ def keys_and_values(x, layer, cos, sin, kv_heads):
 
     x: [T, H], what comes into the layer. cos, sin: [T, D/2], the turns of each position.
     layer: has .attention_norm [H] and .qkv [H, (q_heads + 2 kv_heads) D], the columns of Q, then of K, then of V.
+    The norm is that of Step 2, with 1e-5 added under the root.
     Returns two tensors [kv_heads, T, D]: K, turned to its positions, and V.
     """
     return ...
@@ -85,6 +86,10 @@ MISTAKES = (
     Mistake(
         SOLUTION.replace(" * layer.attention_norm", ""),
         "The norm's weights are missing: after dividing by the root mean square, multiply by layer.attention_norm.",
+    ),
+    Mistake(
+        SOLUTION.replace(" + 1e-5", ""),
+        "Under the root, 1e-5 is added to the mean of the squares. It shows where x is small.",
     ),
     Mistake(
         SOLUTION.replace(TURN, ""), "K is not turned to its positions. It goes into the cache turned, once for all."
@@ -166,7 +171,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
             torch.randn(hidden, n * 2 * half, generator=generator) for n in (group * kv_heads, kv_heads, kv_heads)
         ]
         layer = made(torch.rand(hidden, generator=generator) + 0.5, *weights)
-        x = torch.randn(tokens, hidden, generator=generator)
+        x = torch.randn(tokens, hidden, generator=generator) * rng.choice((0.03, 1.0))
         angles = torch.rand(tokens, half, generator=generator) * 6
         cos, sin = angles.cos(), angles.sin()
         yield Case((x, layer, cos, sin, kv_heads), one_by_one(x, layer, cos, sin, *weights[1:]), origin="random")
