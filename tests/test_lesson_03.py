@@ -1,0 +1,99 @@
+"""Numbers that lesson 03 states in words: they are those of the model, of the counted cost, of the tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from llmlesson.engine.config import parse_config
+from llmlesson.lessons.exercise import find_exercise
+from llmlesson.lessons.real import real_engine
+from llmlesson.measure import cost
+from llmlesson.sizing import get_gpu, kv_cache, model_table
+
+NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "03_decode.ipynb"
+CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+PROSE = " ".join(" ".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown").split())
+STORY = "The story of a dragon is a timeless tale of"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return real_engine()
+
+
+def decode_cost(name, cached):
+    return cost.decode(parse_config(model_table()[name]["config"]), cached, dtype=torch.bfloat16)
+
+
+def test_the_short_answer(engine):
+    answer = engine.generate("What is the capital of France?")
+    assert f"it is {len(answer.prompt_ids)} tokens. The answer will be {len(answer.token_ids)} tokens" in PROSE
+    assert answer.finish_reason == "eos"
+    assert f"{engine.config.vocab_size:,} numbers, a score for every token" in PROSE
+
+
+def test_the_long_answer_is_the_longest_that_the_prose_says(engine):
+    answer = engine.generate("Explain quantum computing like I'm ten.")
+    assert f"this model gives {len(answer.token_ids)} tokens" in PROSE
+    second, last = len(answer.prompt_ids) + 1, len(answer.prompt_ids) + len(answer.token_ids) - 1
+    assert f"the 2nd token looks back at {second} tokens" in PROSE
+    assert f"the 200th looks back at {last}, six times as many" in PROSE
+    assert last / second == pytest.approx(6, abs=0.2)
+
+
+def test_the_dragon(engine):
+    """The places that the lesson and its widget look at lie on the greedy path."""
+    ids = engine.generate("Tell me a story about a dragon.", max_new_tokens=11).token_ids
+    assert engine.tokenizer.decode(ids[:10]) == STORY
+    assert engine.tokenizer.encode(STORY) == ids[:10]
+    calm, fork = engine.logits(engine.tokenizer.chat("Tell me a story about a dragon.") + ids)[[-8, -2]].softmax(dim=-1)
+    assert calm.max() > 0.9  # "with p=0.9 keeps 1 token"
+    assert fork.max() < 0.2
+    assert " magic" in [engine.tokenizer.decode([i]) for i in fork.topk(8).indices]
+    # "k=5 lets four unlikely ones in at the first place"
+    assert calm.topk(5).values[1:].max() < 0.02
+
+
+def test_what_a_step_reads(engine):
+    early, late = cost.decode(engine.config, 38), cost.decode(engine.config, 236)
+    assert f"{early.weight_bytes / 1e6:.0f} million bytes" in PROSE
+    assert f"it is {late.nbytes / early.nbytes - 1:.0%}".replace("%", " %") + " more bytes" in PROSE
+    assert "half a **FLOP** (floating-point operation) for each byte" in PROSE
+    assert early.intensity == pytest.approx(0.5, abs=0.02)
+    assert late.intensity == pytest.approx(0.5, abs=0.02)
+    assert cost.prefill(engine.config, 38).intensity > 20 * early.intensity
+
+
+def test_where_the_cache_counts(engine):
+    far = cost.decode(engine.config, 6_000)
+    context = engine.config.max_position_embeddings
+    assert f"At 6,000 of the {context:,} tokens of its context the cache has half the bytes of the weights" in PROSE
+    assert far.kv_read_bytes / far.weight_bytes == pytest.approx(0.5, abs=0.02)
+
+
+def test_seven_billion():
+    llama, config = "meta-llama/Llama-2-7b-hf", model_table()["meta-llama/Llama-2-7b-hf"]["config"]
+    short, far = decode_cost(llama, 1_000), decode_cost(llama, 100_000)
+    assert f"Its own context ends at {config['max_position_embeddings']:,}" in PROSE
+    assert f"the cache of Llama-2-7B is {far.kv_read_bytes / 1e9:.0f} GB, four times its weights" in PROSE
+    assert far.kv_read_bytes / far.weight_bytes == pytest.approx(4, abs=0.1)
+    assert "nearly five times as long as with 1,000" in PROSE
+    assert 4.5 < far.nbytes / short.nbytes < 5
+    qwen = decode_cost("Qwen/Qwen2.5-7B", 100_000)
+    assert "Qwen2.5-7B is as large, and its cache is nine times smaller" in PROSE
+    assert far.kv_read_bytes / qwen.kv_read_bytes == pytest.approx(9, abs=0.2)
+
+
+def test_the_try_after_the_last_exercise():
+    qwen, card = decode_cost("Qwen/Qwen2.5-7B", 1_000), get_gpu("H100-80GB")
+    per_token = kv_cache("Qwen2.5-7B", tokens=1).nbytes
+    assert f"H100 ({card.bandwidth / 1e9:,.0f} GB/s) give with Qwen2.5-7B, {per_token:,} bytes of cache" in PROSE
+    assert f"{qwen.weight_bytes / 1e9:.1f} GB of weights" in PROSE
+    exercise = find_exercise("tokens-per-second")
+    speed = exercise.build(exercise.solution)
+    alone, many = (speed(qwen.weight_bytes, per_token, 1_000, users, card.bandwidth / 1e9) for users in (1, 64))
+    assert many > 50 * alone  # nobody notices much
