@@ -10,7 +10,7 @@ import llmlesson
 from llmlesson.lessons import checking
 from llmlesson.lessons.compare import difference, unchanged
 from llmlesson.lessons.exercise import Case, Exercise, Mistake
-from llmlesson.lessons.real import real_engine
+from llmlesson.lessons.real import real_engine, real_tokenizer
 from llmlesson.views.exercise import shown
 
 
@@ -220,3 +220,4 @@ def test_values_are_shown_in_a_few_lines():
 def test_the_engine_that_is_loaded_is_used_again():
     loaded = llmlesson.load(device="cpu")
     assert real_engine() is loaded
+    assert real_tokenizer() is loaded.tokenizer
