@@ -1,0 +1,125 @@
+"""What a token leaves behind: how much in one layer, what MLA keeps in place of it, and for how long with windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import sqrt
+
+from llmlesson.sizing import KVCacheSize
+from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, label, svg
+
+WIDTH = 720
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many numbers one token leaves in one layer's cache, and why so many."""
+
+    name: str
+    kind: str  # "MHA" | "GQA" | "MQA" | "MLA"
+    numbers: int
+    why: str
+
+
+def kept_bars(rows: Sequence[Kept]) -> str:
+    """SVG: one bar a row, all to one scale."""
+    left, row_height, longest = 150, 58, max(row.numbers for row in rows)
+    colours = {"MHA": GREY, "GQA": BLUE, "MQA": PURPLE, "MLA": GREEN}
+    parts: list[str] = []
+    for index, row in enumerate(rows):
+        top = index * row_height
+        width = (WIDTH - left - 8) * row.numbers / longest
+        colour = colours[row.kind]
+        parts += [
+            label(4, top + 21, row.kind, 14, bold=True),
+            label(4, top + 38, row.name, 12),
+            f'<rect x="{left}" y="{top + 8}" width="{max(width, 2):.1f}" height="18" fill="{colour}" '
+            f'fill-opacity=".8" stroke="{colour}"/>',
+            label(left, top + 42, f"{row.numbers:,} numbers: {row.why}", 12),
+        ]
+    return svg(WIDTH, len(rows) * row_height, f"What one token leaves in one layer. {kept_bars_text(rows)}", parts)
+
+
+def kept_bars_text(rows: Sequence[Kept]) -> str:
+    """The twin of `kept_bars`: one line a row."""
+    return "\n".join(f"{row.kind}, {row.name}: {row.numbers:,} numbers ({row.why})." for row in rows)
+
+
+def latent_picture(hidden: int, kept: int, heads: int, unpacked: int) -> str:
+    """SVG: what MLA does with one token in one layer. All areas are to scale: a pixel is a number.
+
+    hidden: numbers of the token's vector. kept: of the latent, with those for the position. unpacked: of the keys and
+    values of all `heads`, which can be computed from the latent and are not kept.
+    """
+    boxes = [
+        (hidden, BLUE, 0.6, "the token’s vector", "gone after the layer"),
+        (kept, GREEN, 0.6, "the latent", "kept"),
+        (unpacked, GREY, 0.15, f"K and V of {heads} heads", "never kept"),
+    ]
+    arrows = [("a learned matrix", "packs it"), ("two more can unpack it,", "whenever needed")]
+    sides = [sqrt(count) for count, *_ in boxes]
+    gap, middle = (WIDTH - sum(sides) - 20) / 2, 34 + max(sides) / 2
+    parts, x = [], 10.0
+    for side, (count, colour, opacity, name, fate), anchor in zip(
+        sides, boxes, ("start", "middle", "end"), strict=True
+    ):
+        top, at = middle - side / 2, x + {"start": 0, "middle": side / 2, "end": side}[anchor]
+        parts += [
+            f'<rect x="{x:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{colour}" '
+            f'fill-opacity="{opacity}" stroke="{colour}" stroke-width="1.5"'
+            + (' stroke-dasharray="6 4"/>' if fate == "never kept" else "/>"),
+            label(at, top - 20, name, 13, anchor, bold=True),
+            label(at, top - 5, f"{count:,} numbers, {fate}", 12, anchor),
+        ]
+        x += side + gap
+    x = 10.0
+    for side, lines in zip(sides, arrows, strict=False):
+        start, end = x + side + 14, x + side + gap - 14
+        parts.append(
+            f'<path d="M{start:.1f} {middle:.1f} L{end:.1f} {middle:.1f} m-8 -5 l8 5 l-8 5" fill="none" '
+            f'stroke="{GREY}" stroke-width="2"/>'
+        )
+        parts += [label((start + end) / 2, middle + 20 + 16 * i, line, 12, "middle") for i, line in enumerate(lines)]
+        x += side + gap
+    spoken = (
+        f"A token's vector of {hidden:,} numbers is packed into a latent of {kept:,} numbers, which are kept. Keys and "
+        f"values of {heads} heads, {unpacked:,} numbers, can be unpacked from it whenever needed, and are never kept."
+    )
+    return svg(WIDTH, middle + max(sides) / 2 + 6, spoken, parts)
+
+
+def window_picture(size: KVCacheSize) -> str:
+    """SVG: a line for each layer, over the context from left to right: solid where keys and values are still kept."""
+    left, right, top, thick = 92, 8, 24, 4
+    height, bottom = thick * len(size.per_layer), top + thick * len(size.per_layer)
+    per_token = (WIDTH - left - right) / size.tokens
+    outline = f'fill="none" stroke="{GREY}" stroke-opacity=".6"'
+    parts = [
+        label(left, 16, "first token", 12),
+        label(WIDTH - right, 16, "newest token", 12, "end"),
+        f'<rect x="{left}" y="{top}" width="{WIDTH - left - right}" height="{height}" {outline}/>',
+        label(4, top + 10, "layer 0", 12),
+        label(4, bottom, f"layer {len(size.per_layer) - 1}", 12),
+    ]
+    for layer in size.per_layer:
+        width, colour = layer.cells * per_token, GREEN if layer.cells < size.tokens else BLUE
+        parts.append(
+            f'<rect x="{WIDTH - right - width:.1f}" y="{top + thick * layer.index}" width="{width:.1f}" '
+            f'height="{thick - 1}" fill="{colour}"/>'
+        )
+    lines = window_picture_text(size).splitlines()
+    parts += [label(left, bottom + 20 + 17 * index, line, 12) for index, line in enumerate(lines)]
+    return svg(WIDTH, bottom + 20 + 17 * len(lines), window_picture_text(size), parts)
+
+
+def window_picture_text(size: KVCacheSize) -> str:
+    """The twin of `window_picture`: one line for each reach, the longest first."""
+    reaches = sorted((layer.cells for layer in size.per_layer), reverse=True)
+    lines = []
+    for cells, layers in groupby(reaches):
+        count = len(list(layers))
+        kept = f"all {cells:,} tokens (blue)" if cells == size.tokens else f"the last {cells:,} tokens (green)"
+        lines.append(f"{count} layer{' keeps' if count == 1 else 's keep'} {kept}")
+    return "\n".join(lines)
