@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, VERMILLION, label, svg
+from llmlesson.views.text import visible
 
 TOP, TALL, ARROW = 40, 148, 24  # upper edge and height of the boxes, room between two of them
 MOVES = ("norm", "Q, K, V", "turn Q and K", "causal attention", "norm", "MLP")  # of a layer
@@ -21,7 +22,7 @@ def prefill_flow(
         (190, VERMILLION, f"{layers} layers", list(MOVES)),
         (132, BLUE, "last row", [f"1 × {hidden}", f"of {tokens} × {hidden}", "the others are", "not needed"]),
         (136, PURPLE, "norm and head", [f"{vocabulary:,}", "logits"]),
-        (104, GREEN, "first token", [f"“{first}”"]),
+        (104, GREEN, "first token", [f"“{visible(first, 10)}”"]),
     )
     parts, left = [label(4, 18, "one pass, all positions at once", 13)], 4
     for index, (width, colour, name, lines) in enumerate(boxes):
