@@ -142,13 +142,13 @@ def branches(rows: Sequence[BranchRow]) -> str:
 
 
 def _candidate(number: int, row: Candidate) -> str:
+    style = f'style="{CELL}text-align:left"'  # said in each cell: in a notebook's output they are flush right otherwise
     place = "▶ taken" if row.taken else number
     text = f'<code style="color:inherit;background:none">{escape(visible(row.text))}</code>'
     return (
-        f'<tr style="font-weight:{600 if row.taken else 400}"><td style="{CELL}">{place}</td>'
-        f'<td style="{CELL}"><bdi>{text}</bdi></td>'
-        f'<td style="{CELL}">{row.token_id}</td><td style="{CELL}">{_bar(row.before, BLUE)}</td>'
-        f'<td style="{CELL}">{_bar(row.after, GREEN) if row.after else "ruled out"}</td></tr>'
+        f'<tr style="font-weight:{600 if row.taken else 400}"><td {style}>{place}</td>'
+        f"<td {style}><bdi>{text}</bdi></td><td {style}>{row.token_id}</td><td {style}>{_bar(row.before, BLUE)}</td>"
+        f"<td {style}>{_bar(row.after, GREEN) if row.after else 'ruled out'}</td></tr>"
     )
 
 
