@@ -32,13 +32,15 @@ def growth(name, dtype="bf16"):
 def test_models_of_step_1():
     assert f"has {parameters('SmolLM2-135M') / 1e6:.0f} million parameters" in PROSE
     assert f"Qwen2.5-0.5B has {parameters('Qwen2.5-0.5B') / 1e6:.0f} million" in PROSE
+    [asked] = ["".join(cell["source"]) for cell in CELLS if cell["id"] == "predict-larger"]
+    assert f"{parameters('Qwen2.5-0.5B') / parameters('SmolLM2-135M'):.1f} times as large, like the model" in asked
     assert parameters("SmolLM2-1.7B") < parameters("Qwen2.5-7B") / 4  # "less than a quarter of the parameters"
     assert growth("SmolLM2-1.7B") > 3 * growth("Qwen2.5-7B")  # "more than three times its bytes a token"
     config = model_table()["Qwen/Qwen3-0.6B"]["config"]
     implied = config["hidden_size"] // config["num_attention_heads"]
     assert f"Qwen3-0.6B states {config['head_dim']}, while `hidden_size / heads` gives {implied}" in PROSE
     fp32, bf16 = growth("SmolLM2-135M", "fp32"), growth("SmolLM2-135M")
-    assert f"{fp32:,} bytes a token. Servers store 16 bits, so {bf16:,}." in PROSE
+    assert f"{fp32:,} bytes a token. Servers mostly store 16 bits, so {bf16:,}." in PROSE
 
 
 def test_the_7b_models_of_step_2():
