@@ -117,7 +117,8 @@ COPIED = (
 MISTAKES = (
     Mistake(
         SOLUTION.replace(ROOM, ""),
-        "That is torch's error, out of a slice that is too short. Ask for the room before you write.",
+        "Nobody asked whether there is room. A slice ends where the tensor ends: several tokens too many give an error "
+        "of torch's, and a single one vanishes without any.",
     ),
     Mistake(
         SOLUTION.replace(ROOM + WRITE, CUT_TO_FIT),
