@@ -109,7 +109,7 @@ def _scroller(label: str, html: str) -> str:
 
 def _row(index: int, text: str, values: Sequence[float], most: float, new: bool) -> str:
     cells = "".join(_cell(value, most or 1) for value in values)
-    frame = f";outline:2px solid {VERMILLION}" if new else ""
+    frame = f";outline:2px solid {VERMILLION};outline-offset:-2px" if new else ""
     return (
         f'<span style="text-align:right;padding:0 4px{frame}">{"★ " if new else ""}{index}</span>'
         f'<bdi style="padding:0 4px;white-space:nowrap">{escape(visible(text, 12))}</bdi>{cells}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llmlesson.views.markup import BLUE, CELL, GREEN, VERMILLION, label, note, svg, table, title
+from llmlesson.views.markup import BLUE, CELL, GREEN, VERMILLION, note, svg, table, title
 from llmlesson.views.text import escape, visible
 
 MOST_COLUMNS = 48  # of the cache, that are drawn
@@ -102,16 +102,17 @@ def cache_columns(last: Sequence[str], length: int, prompt: int, new: int, waiti
     """
     drawn = last[-MOST_COLUMNS:]
     first = length - len(drawn)
-    parts = [
-        _column(place, index, text, index < prompt, index >= length - new, column_nbytes)
-        for place, (index, text) in enumerate(zip(range(first, length), drawn, strict=True))
-    ]
     end = len(drawn) * COLUMN + 1
-    parts.append(
+    parts = [
+        '<g font-size="10" text-anchor="middle" fill="currentColor">',
+        *(
+            _column(place, index, text, index < prompt, index >= length - new, column_nbytes)
+            for place, (index, text) in enumerate(zip(range(first, length), drawn, strict=True))
+        ),
         f"<g><title>waiting: {escape(visible(waiting))}, not yet in the cache</title>"
         f'<rect x="{end}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="none" stroke="currentColor" '
-        f'stroke-dasharray="3 3"/>{label(end + 7, LETTERS, "?", anchor="middle")}</g>'
-    )
+        f'stroke-dasharray="3 3"/><text x="{end + 7}" y="{LETTERS}">?</text></g></g>',
+    ]
     spoken = (
         f"KV cache: {length} positions, {prompt} of the prompt and {length - prompt} of the answer; "
         f"the last {new} came with this step"
@@ -165,9 +166,9 @@ def _branch_text(row: BranchRow) -> str:
 def _column(place: int, index: int, text: str, prompt: bool, new: bool, nbytes: int) -> str:
     x, middle, colour = place * COLUMN + 1, place * COLUMN + 8.5, BLUE if prompt else GREEN
     frame = f'stroke="{VERMILLION}" stroke-width="3"' if new else f'stroke="{colour}"'
-    letters = label(middle, LETTERS, "P" if prompt else "A", 10, "middle")
-    letters += label(middle, 11, "★", 11, "middle") if new else ""
-    letters += label(middle, 15 + CACHE_HEIGHT + 14, index, 10, "middle") if index % 5 == 0 else ""
+    letters = f'<text x="{middle}" y="{LETTERS}">{"P" if prompt else "A"}</text>'
+    letters += f'<text x="{middle}" y="11">★</text>' if new else ""
+    letters += f'<text x="{middle}" y="{15 + CACHE_HEIGHT + 14}">{index}</text>' if index % 5 == 0 else ""
     return (
         f"<g><title>position {index}: {escape(visible(text))}, {nbytes:,} bytes</title>"
         f'<rect x="{x}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="{colour}" fill-opacity=".3" '

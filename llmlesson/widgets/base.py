@@ -73,6 +73,7 @@ class LessonWidget(ABC):
         if self._ui is None:
             self._controls = []
             self._status = ipywidgets.HTML(layout={"min_height": "28px"})
+            self._say("")  # what is announced must be there before it changes
             rows = self._build()
             self._ui = ipywidgets.VBox(rows if self._status in rows else [*rows, self._status])
             self._refresh()

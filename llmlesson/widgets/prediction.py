@@ -12,6 +12,7 @@ import ipywidgets
 from llmlesson.errors import LessonError
 from llmlesson.views import prediction as view
 from llmlesson.views.text import escape
+from llmlesson.widgets.base import close_tree, live
 
 Answer = view.Answer
 
@@ -237,19 +238,3 @@ class Outcome:
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         plain = f"Measured: {view.plain(self.truth, self.session.unit)}. {self.reason}".rstrip()
         return {**live(self.ui), "text/html": self.to_html(), "text/plain": plain}
-
-
-def live(ui: ipywidgets.Widget) -> dict[str, Any]:
-    """The part of a display that becomes the widget where there is a kernel."""
-    mime = "application/vnd.jupyter.widget-view+json"
-    return {mime: {"version_major": 2, "version_minor": 0, "model_id": ui.model_id}}
-
-
-def close_tree(ui: ipywidgets.Widget | None) -> None:
-    """Close a widget and all that it holds: closing a box alone leaves its children, layouts and styles behind."""
-    if ui is None:
-        return
-    parts = [getattr(ui, name, None) for name in ("layout", "style")]
-    for child in (*getattr(ui, "children", ()), *(part for part in parts if isinstance(part, ipywidgets.Widget))):
-        close_tree(child)
-    ui.close()

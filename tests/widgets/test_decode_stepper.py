@@ -10,7 +10,7 @@ from widgets.events import VIEW, announced, click, control, pictures, walk
 
 from llmlesson import LessonError
 from llmlesson.measure import roofline
-from llmlesson.widgets import DecodeStepper
+from llmlesson.widgets import DecodeStepper, decode_session
 
 NASTY = ["<script>alert(1)</script><img src=x onerror=alert(1)>", "שלום \u202eabc", "\x1b[31m\x00\x7f", "<|im_end|>"]
 
@@ -156,6 +156,28 @@ def test_another_prompt(stepper):
         click(stepper, "Prefill this prompt")
         assert message in announced(stepper)[0]
         assert stepper.session is kept
+
+
+def test_a_long_prompt_tells_how_far_it_is_and_can_be_stopped(stepper, monkeypatch):
+    monkeypatch.setattr(decode_session, "CHUNK", 8)
+    said, say, before = [], stepper._say, stepper.session
+
+    def listen(text):
+        said.append(text)
+        say(text)
+        if text.startswith("Read 16 of"):
+            control(stepper, "Stop").click()
+
+    monkeypatch.setattr(stepper, "_say", listen)
+    control(stepper, "Prompt").value = "b" * 40
+    click(stepper, "Prefill this prompt")
+    assert said == [
+        "Reading the prompt …",
+        "Read 8 of the prompt's 40 tokens …",
+        "Read 16 of the prompt's 40 tokens …",
+        "✗ Stopped after 16 of the prompt's 40 tokens. What was there is kept.",
+    ]
+    assert stepper.session is before
 
 
 def test_the_limit_of_the_machine_is_shown_once_measured(stepper, monkeypatch):
