@@ -63,16 +63,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], caption: str = 
 
 
 def _row(cells: Sequence[object], scope: str) -> str:
+    """Cells of the head (scope "col"), or of a row, of which the first is a heading (scope "row")."""
     parts = []
     for index, cell in enumerate(cells):
         style = CELL + f"text-align:{'right' if index else 'left'}"
         text = f"<bdi>{escape(cell)}</bdi>"
-        heading = scope == "col" or not index
-        parts.append(
-            f'<th scope="{scope}" style="{style};font-weight:{600 if scope == "col" else "inherit"}">{text}</th>'
-            if heading
-            else f'<td style="{style};white-space:nowrap">{text}</td>'
-        )
+        if scope == "col":
+            parts.append(f'<th scope="col" style="{style};font-weight:600">{text}</th>')
+        elif index == 0:
+            parts.append(f'<th scope="row" style="{style};font-weight:inherit;white-space:nowrap">{text}</th>')
+        else:
+            parts.append(f'<td style="{style};white-space:nowrap">{text}</td>')
     return "".join(parts)
 
 
@@ -97,6 +98,12 @@ def announced(text: str) -> str:
     return f'<p role="status" aria-live="polite" style="{style}"><bdi>{escape(text)}</bdi></p>'
 
 
+def isolated(text: str, limit: int = 16) -> str:
+    """A token amid other text: blanks visible, cut, and its direction kept from spreading. Not escaped."""
+    shown = visible(text, limit)
+    return shown if text.isascii() else f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
+
+
 def quoted(text: str, limit: int = 16) -> str:
-    """A token in the middle of a sentence: blanks visible, cut, and its direction kept from spreading. Not escaped."""
-    return f"“\N{FIRST STRONG ISOLATE}{visible(text, limit)}\N{POP DIRECTIONAL ISOLATE}”"
+    """The same in quotes, for a sentence."""
+    return f"“{isolated(text, limit)}”"

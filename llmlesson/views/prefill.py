@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from llmlesson.views.markup import BLUE, GREEN, LINE, VERMILLION, folded, label, note, quoted, svg, table, title
+from llmlesson.views.markup import (
+    BLUE,
+    GREEN,
+    LINE,
+    VERMILLION,
+    folded,
+    isolated,
+    label,
+    note,
+    quoted,
+    svg,
+    table,
+    title,
+)
 from llmlesson.views.text import escape, visible
 
 WINDOW = 40  # columns: a longer prompt is shown in part, which also bounds the size of the pictures
@@ -31,7 +44,7 @@ class Columns:
         return min(max(self.read - self.first, 0), len(self.texts))
 
     def name(self, position: int) -> str:
-        return f"{position} {quoted(self.texts[position - self.first], LETTERS)}"
+        return f"{position} {isolated(self.texts[position - self.first], LETTERS)}"
 
 
 @dataclass(frozen=True)
@@ -130,15 +143,18 @@ def _passes(columns: Columns, passes: Sequence[tuple[int, int]], height: float) 
 
 
 def _cells(lengths: Sequence[Sequence[float]], colour: str, down: float) -> list[str]:
-    """All cells of one shade as one path: a tenth of the bytes of one rectangle each."""
+    """All cells of one shade as one path of thick, short lines: a tenth of the bytes of one rectangle each."""
     shapes: dict[float, list[str]] = defaultdict(list)
-    tall = ROW / 2 - 0.5
     for row, columns in enumerate(lengths):
+        middle = HEAD + row * ROW + down + ROW / 4
         for i, share in enumerate(columns):
             shade = SHADES[min(int(share * len(SHADES)), len(SHADES) - 1)]
-            at = f"M{LEFT + i * COLUMN + 1} {HEAD + row * ROW + down:g}h{COLUMN - 2}v{tall:g}h{2 - COLUMN}z"
-            shapes[shade].append(at)
-    return [f'<path d="{"".join(d)}" fill="{colour}" fill-opacity="{shade}"/>' for shade, d in sorted(shapes.items())]
+            shapes[shade].append(f"M{LEFT + i * COLUMN + 1} {middle:g}h{COLUMN - 2}")
+    wide = ROW / 2 - 0.5
+    return [
+        f'<path d="{"".join(d)}" stroke="{colour}" stroke-width="{wide:g}" stroke-opacity="{shade}"/>'
+        for shade, d in sorted(shapes.items())
+    ]
 
 
 def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: int, head: int, kv_head: int) -> str:
@@ -169,7 +185,9 @@ def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: i
             weight = weights[i][columns.first + j]
             says = f"{columns.name(looks)} → {columns.name(columns.first + j)}"
             cells.append(_weight(left + j * CELL, y, weight, says))
-    parts.append(f'<g fill="{BLUE}" stroke="{LINE}" stroke-width=".6">{"".join(cells)}</g>')
+    # One thick, short line a cell: there are up to 820, and each byte of one counts.
+    parts.append(f'<g stroke="{BLUE}" stroke-width="{CELL}">{"".join(cells)}</g>')
+    parts.append(_stairs(left, count))
     spoken = f"Attention of layer {layer}, head {head}, over {count} tokens. The strongest weights stand in the table."
     legend = note(
         "A row is a token, the columns are what it looks at; a row adds up to 1. Above the diagonal there is nothing: "
@@ -180,9 +198,18 @@ def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: i
 
 def _weight(x: float, y: float, weight: float, says: str) -> str:
     return (
-        f'<path d="M{x:g} {y:g}h{CELL - 1}v{CELL - 1}h{1 - CELL}z" fill-opacity="{sqrt(weight):.2g}">'
+        f"<path d='M{x} {y + CELL // 2}h{CELL}' opacity='{sqrt(weight):.2g}'>"
         f"<title>{escape(says)}: {weight:.3f}</title></path>"
     )
+
+
+def _stairs(left: int, count: int) -> str:
+    """Lines between the cells of a triangle."""
+    rows = "".join(f"M{left} {HEAD + i * CELL}h{min(i + 1, count) * CELL}" for i in range(count + 1))
+    columns = "".join(
+        f"M{left + j * CELL} {HEAD + max(j - 1, 0) * CELL}v{(count - max(j - 1, 0)) * CELL}" for j in range(count + 1)
+    )
+    return f'<path d="{rows}{columns}" fill="none" stroke="{LINE}" stroke-width=".7" pointer-events="none"/>'
 
 
 def _scale() -> str:
@@ -197,14 +224,17 @@ def _scale() -> str:
 
 
 def _strongest(columns: Columns, weights: Sequence[Sequence[float]], most: int = 3) -> str:
+    """The largest weights of each row, to read; as a table without any style in its cells, for the sake of its size."""
     rows = []
     for i in range(columns.filled):
         row = weights[i]
         best = sorted(range(len(row)), key=lambda j, row=row: -row[j])[:most]  # type: ignore[misc]
-        names = [f"{columns.name(j) if j >= columns.first else j}: {row[j]:.3f}" for j in best]
-        rows.append((columns.name(columns.first + i), *names, *[""] * (most - len(names))))
-    head = ("token", *(f"strongest {n}" for n in range(1, most + 1)))
-    return folded("The strongest weights as a table", table(head, rows))
+        cells = [f"{columns.name(j) if j >= columns.first else j}: {row[j]:.3f}" for j in best]
+        name = escape(columns.name(columns.first + i))
+        rows.append(f'<tr><th scope="row">{name}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>')
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("token", *(f"strongest {n + 1}" for n in range(most))))
+    style = "border-spacing:1.2em .1em;color:inherit;background:transparent;text-align:left;font-weight:400"
+    return folded("The strongest weights as a table", f'<table style="{style}"><tr>{head}</tr>{"".join(rows)}</table>')
 
 
 def next_tokens(candidates: Sequence[Candidate], position: int, text: str, whole: bool) -> str:

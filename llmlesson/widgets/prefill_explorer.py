@@ -22,7 +22,7 @@ REDRAW_SECONDS = 0.3  # while chunks are read one after the other
 class PrefillExplorer(LessonWidget):
     """Prefill of one prompt, in as many chunks as you like; shown as a cell's last line.
 
-    The first 128 tokens are read at once, so that there is something to see. Raises LessonError for what the engine
+    The first 64 tokens are read at once, so that there is something to see. Raises LessonError for what the engine
     can't read.
     """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llmlesson.engine import Engine, KVCache
 
 LIMIT = 256  # tokens that are read: enough to see how it goes, and done within a second or two on a laptop
-FIRST = 128  # tokens in a pass unless another chunk size is chosen
+FIRST = 64  # tokens in a pass unless another chunk size is chosen: what a laptop reads in less than a second
 CANDIDATES = 8
 
 

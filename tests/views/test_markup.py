@@ -57,8 +57,9 @@ def test_any_text_is_shown_and_none_is_markup(text):
 
 
 def test_a_quoted_token_keeps_its_direction_to_itself_and_is_cut():
-    assert markup.quoted(" a\n") == "“\u2068·a↵\u2069”"
-    assert len(markup.quoted("x" * 5000)) == 16 + 4
+    assert markup.quoted(" ש\n") == "“\u2068·ש↵\u2069”"
+    assert markup.quoted("sky") == "“sky”"
+    assert markup.quoted("x" * 5000) == f"“{'x' * 15}…”"
 
 
 def test_a_table_has_headings_for_rows_and_columns_and_one_bold_row():

@@ -14,7 +14,7 @@ import llmlesson
 from llmlesson.errors import LessonError
 from llmlesson.views.prefill import WINDOW
 from llmlesson.widgets import PrefillExplorer
-from llmlesson.widgets.prefill_session import LIMIT, PrefillSession
+from llmlesson.widgets.prefill_session import FIRST, LIMIT, PrefillSession
 
 TEXT = "Why is the sky blue?"
 
@@ -157,7 +157,7 @@ def test_shown_at_once_and_without_a_kernel(explorer):
     for text in ("▶ layer 0", "Attention, layer 0, head 0", "first token of the answer", "88.57 %", "<svg"):
         assert text in bundle["text/html"]
     assert re.match(r"(\d+) of \1 tokens read in 1 pass\. The KV cache holds [\d,]+ bytes", bundle["text/plain"])
-    assert len(bundle["text/html"].encode()) + len(pictures(explorer).encode()) < 450_000, "the budget is 0.5 MB"
+    assert len(bundle["text/html"].encode()) + len(pictures(explorer).encode()) < 300_000, "the budget is 0.5 MB"
 
 
 def test_chunk_by_chunk_the_columns_fill(explorer, engine):
@@ -206,9 +206,9 @@ def test_a_long_prompt_is_cut_said_so_and_shown_in_part(engine):
     w = PrefillExplorer(engine, "All work and no play. " * 45)
     s = w.session
     assert len(s.ids) == LIMIT < s.total
-    assert s.read == 128, "no more before the first picture"
+    assert s.read == FIRST, "no more before the first picture"
     assert f"(the first {LIMIT} of {s.total:,} tokens)" in announced(w)[0]
-    assert w.first == 128 - WINDOW
+    assert w.first == FIRST - WINDOW
     first = control(w, "columns from position")
     assert first.layout.display is None
     first.value = 3
@@ -218,7 +218,7 @@ def test_a_long_prompt_is_cut_said_so_and_shown_in_part(engine):
     click(w, "Read the rest")
     assert s.done
     assert w.first == LIMIT - WINDOW, "the columns follow what is read"
-    assert len(w.to_html().encode()) < 225_000
+    assert len(w.to_html().encode()) < 160_000
     w.close()
 
 
