@@ -93,6 +93,7 @@ def test_the_try_after_the_last_exercise():
     per_token = kv_cache("Qwen2.5-7B", tokens=1).nbytes
     assert f"H100 ({card.bandwidth / 1e9:,.0f} GB/s) give with Qwen2.5-7B, {per_token:,} bytes of cache" in PROSE
     assert f"{qwen.weight_bytes / 1e9:.1f} GB of weights" in PROSE
+    assert f"promises {card.bandwidth / 1e9:,.0f} GB a second" in PROSE
     exercise = find_exercise("tokens-per-second")
     speed = exercise.build(exercise.solution)
     alone, many = (speed(qwen.weight_bytes, per_token, 1_000, users, card.bandwidth / 1e9) for users in (1, 64))
