@@ -17,9 +17,9 @@ STUB = '''
 def keys_and_values(x, layer, cos, sin, kv_heads):
     """K and V of one layer, as they go into the cache.
 
-    x: [T, H], what comes into the layer. cos, sin: [T, D/2], the turns of each position.
+    x: [T, H], what comes into the layer. cos, sin: [T, D/2], of the angles of each position, as in Step 2.
     layer: has .attention_norm [H] and .qkv [H, (q_heads + 2 kv_heads) D], the columns of Q, then of K, then of V.
-    The norm is that of Step 2, with 1e-5 added under the root.
+    kv_heads: how many heads K has, and V. The norm is that of Step 2, with 1e-5 added under the root.
     Returns two tensors [kv_heads, T, D]: K, turned to its positions, and V.
     """
     return ...
