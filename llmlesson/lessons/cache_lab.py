@@ -58,7 +58,7 @@ class Symptoms:
         """What there is to see, in words that are the same on every machine."""
         wrong, departs = self.first_wrong_step, self.departs
         keys, values = (
-            "another number of positions" if columns is None else _ranges(columns)
+            "can't be compared" if columns is None else _ranges(columns)
             for columns in (self.wrong_keys, self.wrong_values)
         )
         return {
@@ -218,7 +218,7 @@ class Verdict(_Shown):
         return all(result == "right" for result, _ in self.patients.values())
 
     def to_html(self) -> str:
-        return report_html(self._status(), self._headline(), self._rows())
+        return report_html(self._status(), self._headline(), []) + view.two_columns(dict(self._rows()))
 
     def __repr__(self) -> str:
         return report_text(self._headline(), self._rows())

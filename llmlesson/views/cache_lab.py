@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from llmlesson.views.markup import BLUE, VERMILLION, label, svg, table, title
+from llmlesson.views.markup import BLUE, CELL, VERMILLION, label, svg, table, title
 from llmlesson.views.text import escape, visible
 
 LEFT, TOP, COLUMN, BAR = 118, 26, 46, 90  # of the picture: margins, width of a pass, height of the highest bar
-SMALLEST, LARGEST = 1e-3, 100.0  # logit differences at which a bar begins and ends
+SMALLEST, LARGEST = 0.01, 100.0  # logit differences at which a bar begins and ends
 
 
 def examination(
@@ -30,7 +30,7 @@ def examination(
         title(f"{name} writes:")
         + f'<p style="margin:.2em 0;line-height:1.5;max-width:60em"><bdi>{_marked(texts, wrong)}</bdi></p>'
         + bars(differences, second_turn, wrong)
-        + table(["sign", ""], list(signs.items()))
+        + two_columns(signs)
     )
 
 
@@ -40,7 +40,7 @@ def bars(differences: Sequence[float], second_turn: float, wrong: Sequence[bool]
     names = ["prompt", *(str(i) for i in range(1, len(differences))), "turn 2"]
     width, bottom = LEFT + COLUMN * len(passes) + 8, TOP + BAR
     parts = [label(LEFT, 13, "largest logit difference from a sound engine, by step", 12, bold=True)]
-    for tick in (0.001, 0.1, 10):
+    for tick in (0.01, 0.1, 1, 10):
         y = bottom - _height(tick)
         parts.append(f'<path d="M{LEFT} {y:.1f} H{width - 8}" stroke="currentColor" stroke-opacity=".2"/>')
         parts.append(label(LEFT - 8, y + 4, f"{tick:g}", 11, "end"))
@@ -68,6 +68,17 @@ def ward(patients: Mapping[str, Mapping[str, str]]) -> str:
     """A row for each patient, a column for each sign; HTML."""
     signs = list(next(iter(patients.values())))
     return table(["patient", *signs], [[name, *found.values()] for name, found in patients.items()])
+
+
+def two_columns(texts: Mapping[str, str]) -> str:
+    """Names and what belongs to them, both flush left; HTML."""
+    style = f"{CELL}text-align:left"
+    rows = "".join(
+        f'<tr><th scope="row" style="{style};white-space:nowrap">{escape(name)}</th>'
+        f'<td style="{style}"><bdi>{escape(text)}</bdi></td></tr>'
+        for name, text in texts.items()
+    )
+    return f'<table style="border-collapse:collapse;color:inherit;background:transparent;margin:.3em 0">{rows}</table>'
 
 
 def _height(difference: float) -> float:
