@@ -62,8 +62,7 @@ def _sum(config: ModelConfig, passes: Iterable[Cost]) -> AnswerCost:
         passes=len(costs),
         positions=positions,
         kv_projections=2 * positions * config.num_key_value_heads * config.num_hidden_layers,
-        attention_reads=attention
-        // (2 * 2 * config.head_dim),  # two products over head_dim
+        attention_reads=attention // (2 * 2 * config.head_dim),  # two products over head_dim
         attention_flops=attention,
         other_flops=sum(c.flops for c in costs) - attention,
     )

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,20 +121,25 @@ def measure(device: torch.device, dtype: torch.dtype, nbytes: int) -> Roofline:
     )
 
 
-def of(engine: Engine, fresh: bool = False) -> Roofline:
+def of(engine: Engine) -> Roofline:
     """The limits for an engine's device and dtype, read over as many bytes as its weights take.
 
-    Measured once and kept in `roofline.json` beside the models, for each device, dtype, thread count, torch version and
-    size; with `fresh`, measured now.
+    Measured now. The best that was ever measured is kept in `roofline.json` beside the models, for each device, dtype,
+    thread count, torch version and size, and counts where it is higher: whatever else runs on the machine makes a
+    measurement too low, never too high.
     """
     nbytes = engine.model.nbytes
     threads, name = _threads(engine.device), device_name(engine.device)
     key = f"{name}, {engine.dtype}, {threads} threads, torch {torch.__version__}, {nbytes} bytes"
     kept = _read_file()
-    if not fresh:
-        with contextlib.suppress(KeyError, TypeError):  # not there, or written by another version
-            return Roofline(**kept[key])
     roofline = measure(engine.device, engine.dtype, nbytes)
+    with contextlib.suppress(KeyError, TypeError):  # not there, or written by another version
+        before = Roofline(**kept[key])
+        roofline = replace(
+            roofline,
+            bytes_per_second=max(roofline.bytes_per_second, before.bytes_per_second),
+            flops_per_second=max(roofline.flops_per_second, before.flops_per_second),
+        )
     _write_file({**kept, key: asdict(roofline)})
     return roofline
 
