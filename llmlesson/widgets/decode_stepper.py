@@ -12,6 +12,7 @@ import ipywidgets
 from llmlesson.errors import LessonError
 from llmlesson.measure import cost, roofline
 from llmlesson.views import decode as view
+from llmlesson.views.markup import quoted
 from llmlesson.views.text import visible
 from llmlesson.widgets.base import LessonWidget, engine_lock
 from llmlesson.widgets.decode_session import ENDS, Branch, DecodeSession, kept_limits
@@ -164,7 +165,7 @@ class DecodeStepper(LessonWidget):
     def _where(self) -> str:
         """Where we are, for the status line."""
         s = self.session
-        new = visible(self._text(s.tokens[-1:]))
+        new = quoted(self._text(s.tokens[-1:]))
         end = f" Ended: {ENDS[s.finish_reason]}." if s.finish_reason else ""
         same = {None: "", True: " The same as before going back, bit for bit.", False: " Not the same as before!"}
         branch = f"Branch {s.branch.name}. " if len(s.branches) > 1 else ""
