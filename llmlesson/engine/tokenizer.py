@@ -57,6 +57,7 @@ class Tokenizer:
         Bytes that the vocabulary lacks are dropped: of all assigned characters SmolLM2's can't spell six control
         characters (U+0004, 06, 13, 14, 16 and 1D).
         """
+        _check_text(text)
         tokenizer = self._with_special if special else self._plain
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -102,7 +103,7 @@ class Tokenizer:
             raise LessonError("This model has no chat template. Give the prompt as it is, with chat=False.")
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        typed = "".join(text for message in messages for text in message.values())
+        typed = "".join(_check_text(text) for message in messages for text in message.values())
         guard = next(_unused_characters(typed + self._chat_template))
 
         def defuse(role: str | None, text: str) -> str:
@@ -170,6 +171,21 @@ def _read_chat_template(folder: Path, settings: Mapping[str, object]) -> str | N
     if isinstance(template, list):  # several by name
         template = {entry["name"]: entry["template"] for entry in template}.get("default")
     return template if isinstance(template, str) else None
+
+
+def _check_text(text: str) -> str:
+    """Raise LessonError for what is no text, or can't be written as bytes."""
+    if not isinstance(text, str):
+        raise LessonError(f"A text is needed, not {type(text).__name__}.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X}"
+        raise LessonError(
+            f"The text holds half a character ({half} at position {error.start}), which has no bytes. Remove it, "
+            "or read the text again with its right encoding."
+        ) from None
+    return text
 
 
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:

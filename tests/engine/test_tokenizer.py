@@ -99,6 +99,13 @@ def test_messages_that_the_template_refuses(tokenizer):
         tokenizer.chat([{"role": "user"}])
 
 
+@pytest.mark.parametrize(("text", "message"), [("a\ud83d", r"U\+D83D at position 1"), (b"bytes", "not bytes")])
+def test_what_is_no_text_is_refused(tokenizer, text, message):
+    for call in (tokenizer.encode, tokenizer.raw, lambda x: tokenizer.chat([{"role": "user", "content": x}])):
+        with pytest.raises(LessonError, match=message):
+            call(text)
+
+
 def test_an_id_without_token(tokenizer):
     assert tokenizer.token(tokenizer.encode(" the")[0]) == "Ġthe"
     with pytest.raises(LessonError, match="no token with the id 49152"):
