@@ -17,6 +17,17 @@ from llmlesson.sizing import get_gpu, kv_cache, model_table
 NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "03_decode.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 PROSE = " ".join(" ".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown").split())
+LONG_ANSWER = (
+    "In the realm of computing, I'm a quantum computing assistant designed to explain the intricacies of quantum "
+    "mechanics to those who don't understand the basics. I'm here to help you understand the science behind the "
+    "technology that's shaping our world.\n\nI'm a quantum computing assistant, and I'm designed to provide "
+    "explanations that are both technical and accessible. I'll use simple language and avoid technical jargon whenever "
+    "possible. I'll also offer insights that are relevant to the field of quantum computing, and I'll strive to "
+    "provide clear and concise information.\n\nI'm not here to make you feel intimidated or confused. I'm here to help you "
+    "learn and understand the science behind quantum computing. I'm here to share my knowledge and expertise, and I'm "
+    "here to help you explore the possibilities of this incredible technology.\n\nSo, what do I have to share? I'm "
+    "here to help you understand the science behind quantum computing, and I'm ready to assist you in any way I can."
+)
 STORY = "The story of a dragon is a timeless tale of"
 
 
@@ -36,10 +47,15 @@ def test_the_short_answer(engine):
     assert f"{engine.config.vocab_size:,} numbers, a score for every token" in PROSE
 
 
-def test_the_long_answer_is_the_longest_that_the_prose_says(engine):
-    answer = engine.generate("Explain quantum computing like I'm ten.")
-    assert f"this model gives {len(answer.token_ids)} tokens" in PROSE
-    second, last = len(answer.prompt_ids) + 1, len(answer.prompt_ids) + len(answer.token_ids) - 1
+def test_the_long_answer(engine):
+    """One pass over prompt and answer, instead of 200 steps: each token is the likeliest after those before it."""
+    prompt = engine.tokenizer.chat("Explain quantum computing like I'm ten.")
+    answer = engine.tokenizer.encode(LONG_ANSWER)
+    likeliest = engine.logits(prompt + answer)[len(prompt) - 1 :].argmax(dim=-1).tolist()
+    assert likeliest[:-1] == answer
+    assert likeliest[-1] in engine.eos_token_ids
+    assert f"this model gives {len(likeliest)} tokens" in PROSE
+    second, last = len(prompt) + 1, len(prompt) + len(answer)
     assert f"the 2nd token looks back at {second} tokens" in PROSE
     assert f"the 200th looks back at {last}, six times as many" in PROSE
     assert last / second == pytest.approx(6, abs=0.2)
