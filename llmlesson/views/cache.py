@@ -36,7 +36,7 @@ def heatmap(values: Sequence[Sequence[float]], first: int, texts: Sequence[str],
         + '<p style="margin:.2em 0;line-height:1.4">A row for each position, its values from left to right; point at a '
         f'cell for its number. <span style="background:{VERMILLION}{_alpha(1)}">&nbsp;Orange&nbsp;</span> is positive, '
         f'<span style="background:{BLUE}{_alpha(1)}">&nbsp;– blue&nbsp;</span> negative, and the strongest is '
-        f"{most:.3g}. ★ came with the last step.</p>"
+        f"{most:.3g}.{' ★ came with the last step.' if new else ''}</p>"
         + _scroller(label, f'<div style="{style}"><span></span><span></span>{ticks}{"".join(rows)}</div>')
     )
 
