@@ -128,20 +128,28 @@ def of(engine: Engine) -> Roofline:
     thread count, torch version and size, and counts where it is higher: whatever else runs on the machine makes a
     measurement too low, never too high.
     """
-    nbytes = engine.model.nbytes
-    threads, name = _threads(engine.device), device_name(engine.device)
-    key = f"{name}, {engine.dtype}, {threads} threads, torch {torch.__version__}, {nbytes} bytes"
-    kept = _read_file()
-    roofline = measure(engine.device, engine.dtype, nbytes)
-    with contextlib.suppress(KeyError, TypeError):  # not there, or written by another version
-        before = Roofline(**kept[key])
+    roofline = measure(engine.device, engine.dtype, engine.model.nbytes)
+    before = kept(engine)
+    if before is not None:
         roofline = replace(
             roofline,
             bytes_per_second=max(roofline.bytes_per_second, before.bytes_per_second),
             flops_per_second=max(roofline.flops_per_second, before.flops_per_second),
         )
-    _write_file({**kept, key: asdict(roofline)})
+    _write_file({**_read_file(), _key(engine): asdict(roofline)})
     return roofline
+
+
+def kept(engine: Engine) -> Roofline | None:
+    """The limits that `of` kept for an engine's device and dtype, if it did. Measures nothing."""
+    with contextlib.suppress(KeyError, TypeError):  # not there, or written by another version
+        return Roofline(**_read_file()[_key(engine)])
+    return None
+
+
+def _key(engine: Engine) -> str:
+    name, threads = device_name(engine.device), _threads(engine.device)
+    return f"{name}, {engine.dtype}, {threads} threads, torch {torch.__version__}, {engine.model.nbytes} bytes"
 
 
 def path() -> Path:

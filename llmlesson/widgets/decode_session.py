@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +12,8 @@ from torch import Tensor
 from llmlesson.engine import Engine, KVCache, Sampling
 from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.errors import LessonError
-from llmlesson.measure import cost, roofline
+from llmlesson.measure import cost
 from llmlesson.measure.cost import Cost
-from llmlesson.measure.machine import device_name
-from llmlesson.measure.roofline import Roofline
 
 MOST_TOKENS = 256  # of an answer
 CHUNK = 256  # tokens of a prompt read before progress is told
@@ -221,20 +216,3 @@ class DecodeSession:
             *_, probabilities = self.sampling.explain(logits).values()
             token = torch.multinomial(probabilities, 1, generator=self._generator)[0]
         return int(token), self._generator.get_state()
-
-
-def kept_limits(engine: Engine) -> Roofline | None:
-    """The measured limits of this machine, if `llmlesson.measure.roofline.of(engine)` has kept them; never measures."""
-    device, dtype = device_name(engine.device), str(engine.dtype).removeprefix("torch.")
-    threads = torch.get_num_threads() if engine.device.type == "cpu" else 0
-    nbytes = min(engine.model.nbytes, roofline.MOST_READ) // 8 * 8
-    entries: list[dict[str, Any]] = []
-    with suppress(OSError, ValueError, AttributeError):  # no file, or something else of that name
-        entries = list(json.loads(roofline.path().read_text(encoding="utf-8")).values())
-    for entry in entries:
-        with suppress(TypeError):  # written by another version
-            kept = Roofline(**entry)
-            found = (kept.device, kept.dtype, kept.threads, kept.torch, kept.read_nbytes)
-            if found == (device, dtype, threads, torch.__version__, nbytes):
-                return kept
-    return None

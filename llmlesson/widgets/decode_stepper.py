@@ -15,7 +15,7 @@ from llmlesson.views import decode as view
 from llmlesson.views.markup import quoted
 from llmlesson.views.text import visible
 from llmlesson.widgets.base import LessonWidget, engine_lock
-from llmlesson.widgets.decode_session import ENDS, Branch, DecodeSession, kept_limits
+from llmlesson.widgets.decode_session import ENDS, Branch, DecodeSession
 
 if TYPE_CHECKING:
     from llmlesson.engine import Engine
@@ -35,7 +35,7 @@ class DecodeStepper(LessonWidget):
         self._engine = engine
         self._engine_lock = engine_lock(engine)
         self._tokenizer = engine.tokenizer
-        self._limits = kept_limits(engine)
+        self._limits = roofline.kept(engine)
         with self._engine_lock:
             self.session = DecodeSession(engine, prompt, chat)
 

@@ -94,6 +94,15 @@ def test_the_best_ever_measured_counts(tiny_pair, home, small, monkeypatch):
     assert roofline.of(engine).flops_per_second == 2 * quiet.flops_per_second
 
 
+def test_what_is_kept_is_found_without_measuring(tiny_pair, home, small, monkeypatch):
+    engine, other = tiny_pair("gqa")[0], tiny_pair("mha")[0]
+    assert roofline.kept(engine) is None
+    limits = roofline.of(engine)
+    monkeypatch.setattr(roofline, "measure", lambda *_: pytest.fail("measured"))
+    assert roofline.kept(engine) == limits
+    assert roofline.kept(other) is None
+
+
 def test_other_threads_are_another_machine(tiny_pair, home, small):
     engine, _ = tiny_pair("gqa")
     before = torch.get_num_threads()

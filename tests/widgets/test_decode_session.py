@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 import torch
 
 from llmlesson import LessonError, Sampling
-from llmlesson.measure import cost, roofline
+from llmlesson.measure import cost
 from llmlesson.widgets import decode_session
-from llmlesson.widgets.decode_session import DecodeSession, kept_limits
+from llmlesson.widgets.decode_session import DecodeSession
 
 WARM = Sampling(temperature=0.9, top_k=40, top_p=0.95, seed=decode_session.SEED)
 
@@ -224,21 +221,3 @@ def test_a_long_prompt_is_read_in_chunks_told_and_stopped(tiny_engine, monkeypat
     torch.testing.assert_close(session.cache.keys(1), whole.keys(1), atol=1e-3, rtol=0)
     with pytest.raises(LessonError, match="Stopped after 16 of the prompt's 40 tokens"):
         DecodeSession(tiny_engine, [5, 6] * 20, progress=lambda done, total: done < 16)
-
-
-def test_limits_are_taken_only_from_this_machines_file(tiny_engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(roofline, "path", lambda: tmp_path / "roofline.json")
-    monkeypatch.setattr(roofline, "measure", lambda device, dtype, nbytes: limits(nbytes))
-
-    def limits(nbytes):
-        name = decode_session.device_name(tiny_engine.device)
-        return roofline.Roofline(name, "float32", torch.get_num_threads(), torch.__version__, nbytes, 8, 1e9, 1e10)
-
-    assert kept_limits(tiny_engine) is None
-    (tmp_path / "roofline.json").write_text("no json")
-    assert kept_limits(tiny_engine) is None
-    nbytes = tiny_engine.model.nbytes // 8 * 8
-    (tmp_path / "roofline.json").write_text(json.dumps({"old": {"x": 1}, "other": asdict(limits(nbytes + 8))}))
-    assert kept_limits(tiny_engine) is None
-    (tmp_path / "roofline.json").write_text(json.dumps({"old": {"x": 1}, "ours": asdict(limits(nbytes))}))
-    assert kept_limits(tiny_engine) == limits(nbytes)
