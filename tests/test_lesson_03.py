@@ -18,15 +18,18 @@ NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "03_decode.ipy
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 PROSE = " ".join(" ".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown").split())
 LONG_ANSWER = (
-    "In the realm of computing, I'm a quantum computing assistant designed to explain the intricacies of quantum "
-    "mechanics to those who don't understand the basics. I'm here to help you understand the science behind the "
-    "technology that's shaping our world.\n\nI'm a quantum computing assistant, and I'm designed to provide "
-    "explanations that are both technical and accessible. I'll use simple language and avoid technical jargon whenever "
-    "possible. I'll also offer insights that are relevant to the field of quantum computing, and I'll strive to "
-    "provide clear and concise information.\n\nI'm not here to make you feel intimidated or confused. I'm here to help you "
-    "learn and understand the science behind quantum computing. I'm here to share my knowledge and expertise, and I'm "
-    "here to help you explore the possibilities of this incredible technology.\n\nSo, what do I have to share? I'm "
-    "here to help you understand the science behind quantum computing, and I'm ready to assist you in any way I can."
+    "In the realm of computing, I'm a quantum computing assistant designed to explain the intricacies of "
+    "quantum mechanics to those who don't understand the basics. I'm here to help you understand the "
+    "science behind the technology that's shaping our world.\n\n"
+    "I'm a quantum computing assistant, and I'm designed to provide explanations that are both technical "
+    "and accessible. I'll use simple language and avoid technical jargon whenever possible. I'll also "
+    "offer insights that are relevant to the field of quantum computing, and I'll strive to provide clear"
+    " and concise information.\n\n"
+    "I'm not here to make you feel intimidated or confused. I'm here to help you learn and understand the"
+    " science behind quantum computing. I'm here to share my knowledge and expertise, and I'm here to "
+    "help you explore the possibilities of this incredible technology.\n\n"
+    "So, what do I have to share? I'm here to help you understand the science behind quantum computing, "
+    "and I'm ready to assist you in any way I can."
 )
 STORY = "The story of a dragon is a timeless tale of"
 
@@ -97,6 +100,7 @@ def test_seven_billion():
     assert f"Its own context ends at {config['max_position_embeddings']:,}" in PROSE
     assert f"the cache of Llama-2-7B is {far.kv_read_bytes / 1e9:.0f} GB, four times its weights" in PROSE
     assert far.kv_read_bytes / far.weight_bytes == pytest.approx(4, abs=0.1)
+    assert f"so that {short.weight_bytes / 1e9:.1f} GB are left" in PROSE
     assert "nearly five times as long as with 1,000" in PROSE
     assert 4.5 < far.nbytes / short.nbytes < 5
     qwen = decode_cost("Qwen/Qwen2.5-7B", 100_000)
