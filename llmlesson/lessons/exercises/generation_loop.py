@@ -12,7 +12,7 @@ from llmlesson.lessons.scripted import ENDS, ScriptedCache, ScriptedEngine
 
 STUB = '''
 def generate(engine, ids, cache, max_new_tokens, stop):
-    """Answer a prompt: (text, reason), greedy, with no more forward passes than needed.
+    """Answer a prompt: (text, reason), greedy, with no more passes through the model than needed.
 
     ids: the prompt, read by engine.prefill(ids, cache), which gives the cache and a token, as engine.decode does.
     stop: a text that ends the answer and is no part of it, or None.
