@@ -90,8 +90,8 @@ def _cell(x: float, y: float, computed: bool) -> str:
     if computed:
         return f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="3" fill="{VERMILLION}"/>'
     return (
-        f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="3" fill="{BLUE}" fill-opacity=".25"/>'
-        f'<circle cx="{x + middle}" cy="{y + middle}" r="3" fill="{BLUE}"/>'
+        f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="3" fill="{BLUE}" fill-opacity=".4"/>'
+        f'<circle cx="{x + middle}" cy="{y + middle}" r="3" fill="currentColor"/>'
     )
 
 

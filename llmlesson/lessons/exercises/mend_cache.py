@@ -78,18 +78,18 @@ def mended_step(q, k, v, keys, values, turn):
 """
 
 
+def what_is_left(bugs: set[str]) -> str:
+    """A nudge that leaves something to find: one bug is described at a time, and none in the step as it was."""
+    if len(bugs) == len(LEFT):
+        return "All three bugs are still there. Which lines mean something else when the cache isn't empty?"
+    count = "Two bugs are left. One of them" if len(bugs) == 2 else "One bug is left"
+    return f"{count}: {next(text for bug, text in LEFT.items() if bug in bugs)}."
+
+
 LEFTOVERS = [{bug for bug, stays in zip(RIGHT, choice, strict=True) if stays} for choice in product((0, 1), repeat=3)]
 
 MISTAKES = (
-    *(
-        Mistake(
-            mended(bugs),
-            f"Of three bugs {len(bugs)} {'is' if len(bugs) == 1 else 'are'} left: "
-            f"{'; '.join(text for bug, text in LEFT.items() if bug in bugs)}.",
-        )
-        for bugs in LEFTOVERS
-        if bugs
-    ),
+    *(Mistake(mended(bugs), what_is_left(bugs)) for bugs in LEFTOVERS if bugs),
     Mistake(
         SOLUTION.replace(".tril(old)", ".tril(old - 1)").replace("softmax(dim=-1)", "softmax(dim=-1).nan_to_num()"),
         "A new token does not see itself. Query t stands at position old + t and sees the keys up to there, included.",
