@@ -1,6 +1,6 @@
 """The engine: our own prefill and decode in plain PyTorch.
 
-Read it in this order: rope, attention, cache, model (the forward pass), engine (prefill, decode, the loop);
+Read it in this order: rope, attention, cache, product, model (the forward pass), engine (prefill, decode, the loop);
 then config, checkpoint, tokenizer and load, which bring a model in.
 """
 

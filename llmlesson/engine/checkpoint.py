@@ -16,7 +16,8 @@ from torch import Tensor
 from llmlesson.engine.config import ModelConfig
 from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.memory import explained_out_of_memory
-from llmlesson.engine.model import Layer, Matrix, Model
+from llmlesson.engine.model import Layer, Model
+from llmlesson.engine.product import Matrix
 from llmlesson.errors import LessonError
 
 
@@ -99,14 +100,7 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
 
     def plain_matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Tensor:
         """Checkpoint matrices [out, in] side by side as one [in, sum of outs]."""
-        out_size = sum(out_sizes)
-        # For the single row of a decode step, CPU kernels run fastest along the longer side. Measured with AVX-512:
-        # up to twice as fast for matrices that widen, a quarter faster for those that narrow. For the many rows of a
-        # prefill the two layouts are alike.
-        if out_size >= in_size:
-            joined = torch.empty(in_size, out_size, dtype=dtype, device=device)
-        else:
-            joined = torch.empty(out_size, in_size, dtype=dtype, device=device).T
+        joined = torch.empty(in_size, sum(out_sizes), dtype=dtype, device=device)
         for name, part in zip(names, joined.split(list(out_sizes), dim=1), strict=True):
             part.copy_(tensors.read(name, (part.shape[1], in_size)).to(device).to(dtype).T)
         return joined
@@ -115,6 +109,11 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
         parts = [tensors.read(name, (size,)) for name, size in zip(names, sizes, strict=True)]
         return torch.cat(parts).to(device, dtype)
 
+    def head_norms(at: str) -> Tensor:
+        """The norm of query heads and that of key heads, repeated for all heads: [Hq + Hkv, 1, D]."""
+        q, k = (vector([f"{at}.{name}_norm.weight"], [c.head_dim]) for name in "qk")
+        return torch.cat((q.expand(c.num_attention_heads, 1, -1), k.expand(c.num_key_value_heads, 1, -1)))
+
     def layer(index: int) -> Layer:
         at, mlp = f"model.layers.{index}.self_attn", f"model.layers.{index}.mlp"
         projections, sizes = [f"{at}.{x}_proj" for x in "qkv"], (q_size, kv_size, kv_size)
@@ -122,8 +121,7 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
             attention_norm=vector([f"model.layers.{index}.input_layernorm.weight"], [c.hidden_size]),
             qkv=matrix([f"{p}.weight" for p in projections], c.hidden_size, sizes),
             qkv_bias=vector([f"{p}.bias" for p in projections], sizes) if c.qkv_bias else None,
-            q_norm=vector([f"{at}.q_norm.weight"], [c.head_dim]) if c.qk_norm else None,
-            k_norm=vector([f"{at}.k_norm.weight"], [c.head_dim]) if c.qk_norm else None,
+            qk_norm=head_norms(at) if c.qk_norm else None,
             out=matrix([f"{at}.o_proj.weight"], q_size, [c.hidden_size]),
             mlp_norm=vector([f"model.layers.{index}.post_attention_layernorm.weight"], [c.hidden_size]),
             gate_up=matrix(

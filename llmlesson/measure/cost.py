@@ -68,7 +68,7 @@ def prefill(
     head = c.hidden_size * c.vocab_size
     vectors = 2 * c.hidden_size  # the two norms of a layer
     vectors += q_size + 2 * kv_size if c.qkv_bias else 0
-    vectors += 2 * c.head_dim if c.qk_norm else 0
+    vectors += q_size + kv_size if c.qk_norm else 0  # the engine keeps them for every head
     matrix_bytes = (layers * (projections + mlp) + head) * (1 if int8 else dtype.itemsize)
     if int8:
         outputs = layers * (q_size + 2 * kv_size + 2 * c.intermediate_size + 2 * c.hidden_size) + c.vocab_size
