@@ -69,7 +69,7 @@ def test_a_row_knows_its_work(tiny_pair):
 )
 def test_sizes_that_do_not_fit_are_refused_before_any_work(tiny_pair, monkeypatch, prompts, batches, message):
     engine, _ = tiny_pair("gqa")
-    monkeypatch.setattr(roofline, "of", lambda *args, **kwargs: pytest.fail("work has begun"))
+    monkeypatch.setattr(roofline, "measure", lambda *args, **kwargs: pytest.fail("work has begun"))
     with pytest.raises(LessonError, match=message):
         bench.run(engine, prompts, batches)
 
