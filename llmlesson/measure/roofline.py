@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llmlesson.engine import Engine
 
 REPEATS = 7
-MOST_READ = 2**28  # bytes; more than a CPU keeps close by, and reading more gives the same bandwidth
+MOST_READ = 192 * 2**20  # bytes; more than a CPU keeps close by, and reading more gives the same bandwidth
 MATMUL_SIZE = {"cpu": 2048, "cuda": 8192}
 
 
@@ -100,7 +100,7 @@ class Placement:
 def measure(device: torch.device, dtype: torch.dtype, nbytes: int) -> Roofline:
     """Measure the limits now; takes about two seconds on a CPU.
 
-    Bandwidth: the sum of an int64 buffer of `nbytes` (at most 256 MiB), which torch reads once, on all its threads, and
+    Bandwidth: the sum of an int64 buffer of `nbytes` (at most 192 MiB), which torch reads once, on all its threads, and
     does next to nothing with. Arithmetic: the product of two large square matrices in `dtype`.
     """
     nbytes = min(nbytes, MOST_READ) // 8 * 8

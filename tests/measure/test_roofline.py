@@ -75,7 +75,7 @@ def test_a_buffer_is_never_larger_than_need_be(monkeypatch, small):
     sizes = []
     monkeypatch.setattr(torch, "ones", lambda count, **kwargs: sizes.append(count) or torch.zeros(1))
     roofline.measure(torch.device("cpu"), torch.float32, 10**12)
-    assert sizes == [2**28 // 8]
+    assert sizes == [192 * 2**20 // 8]
 
 
 def test_the_best_ever_measured_counts(tiny_pair, home, small, monkeypatch):
