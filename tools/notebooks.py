@@ -41,7 +41,7 @@ TIMING_METADATA = ("execution", "ExecuteTime", "papermill")
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 LOCAL_PATH = re.compile(
-    r"(?<![\w.~)+-])(?:/(?:home|Users)/[\w.]|/root/|/tmp/[\w.]|/private/(?:tmp|var)/|/var/folders/|"
+    r"(?<![\w.~)+-])(?:/(?:home|Users)/[\w.]|/(?:root)/|/tmp/[\w.]|/private/(?:tmp|var)/|/var/folders/|"
     + re.escape(ROOT.as_posix())
     + r"\b)[^\s'\"<>]*"
     # A drive letter, and two steps down: "Q:\n" in a string is an escape and "f:\mathbb{R}" is mathematics.

@@ -31,7 +31,7 @@ class Merge:
 class Rules:
     """What a tokenizer.json says about cutting text, and the library's own parts for what is not BPE."""
 
-    library: tokenizers.Tokenizer  # without control tokens
+    backend: tokenizers.Tokenizer  # without control tokens
     vocabulary: dict[str, int]
     ranks: dict[tuple[str, str], int]  # a pair of symbols: its row in the merge table
     byte_level: bool  # symbols spell bytes in GPT-2's alphabet
@@ -40,11 +40,11 @@ class Rules:
 
     def pieces(self, text: str) -> list[str]:
         """The text as the library cuts it before any merge: no merge crosses the edge of a piece."""
-        if self.library.normalizer:
-            text = self.library.normalizer.normalize_str(text)
-        if not self.library.pre_tokenizer:
+        if self.backend.normalizer:
+            text = self.backend.normalizer.normalize_str(text)
+        if not self.backend.pre_tokenizer:
             return [text] if text else []
-        return [piece for piece, _ in self.library.pre_tokenizer.pre_tokenize_str(text)]
+        return [piece for piece, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
 
     def symbols(self, piece: str) -> list[str]:
         """What a piece starts as: one symbol a byte or character. Those that the vocabulary can't spell are dropped."""
@@ -185,7 +185,7 @@ def rules_of(tokenizer: Tokenizer) -> Rules:
         # Files written before 2024 have each pair as one string.
         pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
         _rules[tokenizer] = Rules(
-            library=library,
+            backend=library,
             vocabulary=model["vocab"],
             ranks={(left, right): rank for rank, (left, right) in enumerate(pairs)},
             byte_level='"ByteLevel"' in json.dumps(definition["pre_tokenizer"]),
