@@ -249,6 +249,7 @@ class Engine:
             if reason and text_stream and not stopped:
                 last, stopped = stop.push(text_stream.flush())
                 text += last if stopped else last + stop.flush()
+                reason = "stop" if stopped else reason
             yield Step(index, token, text, seconds, cache.length, cache.nbytes, reason)
             if reason:
                 return
@@ -302,7 +303,12 @@ class Engine:
             raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
 
     def _check_ids(self, ids: Ids) -> Tensor:
-        tensor = torch.as_tensor(ids, device="cpu")
+        try:
+            tensor = torch.as_tensor(ids, device="cpu")
+        except (TypeError, ValueError, RuntimeError):
+            raise LessonError(
+                "A list of token ids is needed here. engine.tokenizer.chat(text) or .encode(text) makes one of a text."
+            ) from None
         if not tensor.numel():
             raise LessonError("The prompt is empty: give at least one token.")
         if tensor.ndim != 1:

@@ -85,6 +85,8 @@ def test_what_is_refused_changes_nothing(engine, tiny_pair, ids):
     before = contents(cache)
     for call, message in [
         (lambda: engine.prefill([], cache), "at least one token"),
+        (lambda: engine.prefill("a text", cache), r"tokenizer\.chat"),
+        (lambda: engine.prefill([[1], [2, 3]], cache), "list of token ids"),
         (lambda: engine.prefill([5, 131], cache), "id 131: ids run from 0 to 130"),
         (lambda: engine.prefill([-1], cache), "id -1"),
         (lambda: engine.prefill([0.5], cache), "whole numbers"),
