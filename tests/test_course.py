@@ -38,7 +38,7 @@ def anchors(file):
 
 def entries():
     """(heading, text) of each entry of the glossary."""
-    parts = re.split(r"^### (.+)$", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = re.split(r"^## (.+)$", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
