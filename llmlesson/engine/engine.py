@@ -115,6 +115,7 @@ class Engine:
         max_tokens: room in every row; without it the longest prompt's length and 1,024 more, within the context.
         Shorter prompts are padded at their end, where causal order keeps the padding out of sight.
         """
+        self._refuse_recording()
         rows = [self._check_ids(ids) for ids in prompts]
         if not rows:
             raise LessonError("There are no prompts: give at least one.")
@@ -132,6 +133,7 @@ class Engine:
     @torch.no_grad()
     def decode_batch(self, cache: BatchCache, tokens: Sequence[int]) -> tuple[BatchCache, list[int]]:
         """Read one token in every row. Returns the cache, extended in place, and the next token of every row."""
+        self._refuse_recording()
         if len(tokens) != len(cache.lengths):
             raise LessonError(f"The cache has {len(cache.lengths)} rows, and {len(tokens)} tokens were given.")
         self._check_owner(cache)
@@ -147,7 +149,7 @@ class Engine:
                 cache, token = engine.prefill(ids)
             recording[5].weights        # [Hq, T, S], of the last forward pass
 
-        Costs nothing outside the `with`.
+        Costs nothing outside the `with`. Batches are refused inside it: a record is of one sequence.
         """
         every = range(self.config.num_hidden_layers)
         wanted = every if layers is None else layers
@@ -288,6 +290,10 @@ class Engine:
         x = self.model.forward(ids[None], cache)  # [B, T, H]
         cache.advance(len(ids))
         return x[0]
+
+    def _refuse_recording(self) -> None:
+        if self.model.recording is not None:
+            raise LessonError("record() keeps one sequence, not a batch. Leave it first, or use prefill and decode.")
 
     def _fits(self, tokens: int) -> int:
         """The number of tokens, if the model's context holds as many."""

@@ -6,38 +6,10 @@ import math
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
-CGROUP = Path("/sys/fs/cgroup")
-
-
-def usable_cpus() -> int:
-    """CPUs that this process may use: those present, less by its affinity, less by its container's quota.
-
-    torch by itself starts a thread for every core of the host. In a container limited to one or two of them (Binder,
-    JupyterHub) these threads fight, and decode becomes several times slower.
-    """
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_quota()
-    return max(1, min(cpus, math.ceil(quota))) if quota else cpus
-
-
-def _cgroup_quota() -> float | None:
-    """CPUs by the container's quota: `quota period` in cgroup v2's cpu.max, two files in v1."""
-    try:
-        quota, period = (CGROUP / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (CGROUP / "cpu/cpu.cfs_quota_us").read_text()
-            period = (CGROUP / "cpu/cpu.cfs_period_us").read_text()
-        except OSError:
-            return None
-    try:
-        return float(quota) / float(period) if float(quota) > 0 else None
-    except (ValueError, ZeroDivisionError):  # "max": no quota
-        return None
+from llmlesson.limits import usable_cpus
 
 
 def choose_threads(trial: Callable[[], object], repeats: int = 3) -> int:

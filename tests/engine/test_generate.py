@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +120,18 @@ def test_a_stop_string_over_several_tokens_ends_the_answer(real):
     free = list(real.stream(prompt, max_new_tokens=40, stop="computing assistance"))
     assert "".join(step.text for step in free) == real.generate(prompt, max_new_tokens=40).text
     assert free[-1].finish_reason == "length"
+
+
+@pytest.mark.parametrize(("stop", "shown", "reason"), [("end", "the ", "stop"), ("ending", "the end", "length")])
+def test_text_that_comes_only_at_the_end_can_complete_a_stop_string(engine, ids, monkeypatch, stop, shown, reason):
+    """As when the answer breaks off within a character: what was held back of it is given at the end."""
+
+    pieces = iter(["the ", "e"])
+    text_stream = SimpleNamespace(push=lambda token: next(pieces), flush=lambda: "nd")
+    monkeypatch.setattr(engine, "_tokenizer", SimpleNamespace(stream=lambda: text_stream))
+    steps = list(engine.stream(ids(5), max_new_tokens=2, stop=stop))
+    assert "".join(step.text for step in steps) == shown
+    assert steps[-1].finish_reason == reason
 
 
 @pytest.mark.parametrize("stop", ["", ["ok", ""], [3]])

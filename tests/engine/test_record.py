@@ -60,3 +60,14 @@ def test_only_the_chosen_layers_and_only_inside_the_with(engine, ids):
     assert engine.model.recording is None
     with pytest.raises(LessonError, match="layers 0 to 2"), engine.record([3]):
         pass
+
+
+def test_a_batch_is_refused_and_its_cache_left_alone(engine, ids):
+    cache, tokens = engine.prefill_batch([ids(4), ids(6)])
+    with engine.record() as recording:
+        for batch in (lambda: engine.prefill_batch([ids(4)]), lambda: engine.decode_batch(cache, tokens)):
+            with pytest.raises(LessonError, match="one sequence, not a batch"):
+                batch()
+    assert recording.passes == []
+    assert cache.lengths == [4, 6]
+    engine.decode_batch(cache, tokens)
