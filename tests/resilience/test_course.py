@@ -1,0 +1,125 @@
+"""Every lesson in a real kernel without a network, with one CPU, 2 GB of memory and a home that can't be written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from llmlesson.fetch import default_model_folder, ensure_default_model
+from resilience.hard import HERE, Hard, clean_environment, hard_conditions
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+LESSONS = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
+MEMORY = 2_000_000_000
+
+LOOK_AROUND = """
+import json, os, pathlib, socket
+
+def writes(folder):
+    try:
+        pathlib.Path(folder, "new").touch()
+    except OSError as error:
+        return error.strerror
+    return "written"
+
+with socket.create_server(("127.0.0.1", 0)) as server:
+    loopback = socket.create_connection(server.getsockname(), timeout=5).getpeername()[0]
+print(json.dumps({
+    "loopback": loopback,
+    "routes": pathlib.Path("/proc/net/route").read_text().splitlines()[1:],
+    "cpus": len(os.sched_getaffinity(0)),
+    "home": writes(os.environ["HOME"]),
+    "cache": writes(os.environ["LLMLESSON_HOME"]),
+    "elsewhere": writes("."),
+}))
+"""
+
+
+@pytest.fixture
+def hard() -> Iterator[Hard]:
+    with hard_conditions(MEMORY) as conditions:
+        if conditions.missing["namespaces"]:
+            pytest.skip(conditions.missing["namespaces"])
+        yield conditions
+
+
+@pytest.fixture
+def run_inside(hard: Hard, tmp_path: Path) -> Callable[..., dict[str, object]]:
+    """Run `python ARGS` under all conditions, in the folder `tmp_path`, and return the JSON that it prints last.
+
+    The variables are those that the README names for a home that can't be written. All else must do without.
+    """
+    ensure_default_model()
+    cache, home = default_model_folder().parents[1], tmp_path / "home"
+    home.mkdir()
+    variables = {
+        "LLMLESSON_HOME": str(cache),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+    }
+
+    def run(*args: str) -> dict[str, object]:
+        command = hard.command([home, cache], sys.executable, *args)
+        result = subprocess.run(
+            command, env=clean_environment(home, **variables), cwd=tmp_path, capture_output=True, text=True, timeout=900
+        )
+        assert result.returncode == 0, f"{args} ended with {result.returncode}:\n{result.stderr[-3000:]}"
+        report: dict[str, object] = json.loads(result.stdout.splitlines()[-1])
+        return report
+
+    return run
+
+
+def test_the_conditions_are_real(run_inside: Callable[..., dict[str, object]]) -> None:
+    assert run_inside("-c", LOOK_AROUND) == {
+        "loopback": "127.0.0.1",
+        "routes": [],
+        "cpus": 1,
+        "home": "Read-only file system",
+        "cache": "Read-only file system",
+        "elsewhere": "written",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "failed"),
+    [
+        ("1 / 0", "cell 2: ZeroDivisionError: division by zero"),
+        ("b'x' * 3_000_000_000", "cell 2: the kernel was killed, for it needed more memory than there is"),
+    ],
+)
+def test_a_cell_that_fails_is_named_with_its_reason(
+    source: str, failed: str, hard: Hard, run_inside: Callable[..., dict[str, object]], tmp_path: Path
+) -> None:
+    if "memory" in failed and hard.missing["memory"]:
+        pytest.skip(hard.missing["memory"])
+    cells = [new_markdown_cell("# A notebook"), new_code_cell("'fine'"), new_code_cell(source), new_code_cell("'more'")]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "failing.ipynb")
+    assert run_inside(str(HERE / "run_lesson.py"), "failing.ipynb")["failed"] == failed
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_lesson(name: str, run_inside: Callable[..., dict[str, object]], tmp_path: Path) -> None:
+    shutil.copy(NOTEBOOKS / name, tmp_path)
+    report = run_inside(str(HERE / "run_lesson.py"), name)
+    print(name, report)
+    assert report["failed"] == "", f"{name}, {report['failed']}"
+
+
+def test_jupyterlab_opens_runs_and_saves_a_lesson(run_inside: Callable[..., dict[str, object]], tmp_path: Path) -> None:
+    shutil.copy(NOTEBOOKS / LESSONS[0], tmp_path)
+    assert run_inside(str(HERE / "run_lab.py"), LESSONS[0]) == {
+        "open": 200,
+        "save": 200,
+        "kernel": 201,
+        "settings": 204,
+        "layout": 204,
+    }
