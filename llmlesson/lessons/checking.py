@@ -71,7 +71,7 @@ def _outcome(exercise: Exercise, function: Function, case: Case) -> _Outcome:
     if problem:
         return _Outcome(got, problem=problem, means=_none_means(got))
     if not unchanged(case.args, args):
-        pairs = zip(exercise.parameters, case.args, args, strict=False)
+        pairs = zip(exercise.parameters, case.args, args, strict=True)
         changed = [name for name, before, after in pairs if not unchanged(before, after)]
         return _Outcome(
             got,
@@ -137,11 +137,10 @@ def _same(one: _Outcome | None, other: _Outcome) -> bool:
 
 
 def _failure(exercise: Exercise, case: Case, number: int, outcome: _Outcome, means: str, seed: int) -> Failure:
-    names = [*exercise.parameters, *(f"argument {i + 1}" for i in range(len(exercise.parameters), len(case.args)))]
     return Failure(
         number=number,
         origin=case.origin,
-        inputs=dict(zip(names, case.args, strict=False)),
+        inputs=dict(zip(exercise.parameters, case.args, strict=True)),
         expected=case.expected,
         got=outcome.got,
         raised=outcome.error is not None,

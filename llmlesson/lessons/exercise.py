@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from llmlesson.errors import LessonError
@@ -64,7 +65,10 @@ class Exercise:
 
     @property
     def parameters(self) -> list[str]:
-        return [argument.arg for argument in _function(self.stub).args.args]
+        """What each of a case's `args` is called: as in the stub or, where `run` uses them in its own way, as there."""
+        if self.run is call:
+            return [argument.arg for argument in _function(self.stub).args.args]
+        return list(signature(self.run).parameters)[1:]
 
     def build(self, source: str) -> Function:
         """The function that a source (stub, solution, mistake, …) defines."""

@@ -9,7 +9,7 @@ import torch
 import llmlesson
 from llmlesson.lessons import checking
 from llmlesson.lessons.compare import difference, unchanged
-from llmlesson.lessons.exercise import Case, Exercise, Mistake
+from llmlesson.lessons.exercise import Case, Exercise, Mistake, find_exercise
 from llmlesson.lessons.real import real_engine, real_tokenizer
 from llmlesson.views.exercise import shown
 
@@ -221,3 +221,9 @@ def test_the_engine_that_is_loaded_is_used_again():
     loaded = llmlesson.load(device="cpu")
     assert real_engine() is loaded
     assert real_tokenizer() is loaded.tokenizer
+
+
+def test_an_input_that_only_the_check_uses_has_its_name():
+    exercise = find_exercise("kv-cache")
+    report = checking.check("kv-cache", exercise.build(exercise.mistakes[0].source), seed=1)
+    assert list(report.failure.inputs) == ["kv_heads", "head_dim", "max_tokens", "operations"]
