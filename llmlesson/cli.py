@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from llmlesson import __version__, bench_cli, fetch_cli, run_cli
+from llmlesson import __version__, bench_cli, doctor_cli, fetch_cli, run_cli
 from llmlesson.errors import LessonError
 from llmlesson.sizing import cli as size_cli
 
@@ -26,6 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     fetch_cli.add_parser(subparsers)
     size_cli.add_parser(subparsers)
     bench_cli.add_parser(subparsers)
+    doctor_cli.add_parser(subparsers)
     return parser
 
 

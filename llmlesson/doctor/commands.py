@@ -1,0 +1,46 @@
+"""The commands that mend, as they are typed on this system."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def python() -> str:
+    """What starts this Python: `python`, where that is the one on PATH."""
+    found = shutil.which("python")
+    if found and Path(found).parent == Path(sys.executable).parent:
+        return "python"
+    # PowerShell takes a quoted path for a text, unless & stands before it.
+    return quoted(sys.executable, call="& " if sys.platform == "win32" else "")
+
+
+def pip_install(*arguments: str) -> str:
+    """Into this Python, also where it has no pip, as in environments made by uv. Requirements are put in quotes."""
+    words = " ".join(f'"{word}"' if any(c in word for c in "<>=~! ") else word for word in arguments)
+    if find_spec("pip") is None:
+        if shutil.which("uv"):
+            return f"uv pip install --python {quoted(sys.executable)} {words}"
+        return f"{python()} -m ensurepip, then: {python()} -m pip install {words}"
+    return f"{python()} -m pip install {words}"
+
+
+def install_course(*options: str) -> str:
+    return f"{pip_install(*options, '-r', 'requirements.txt')}   (in the course's folder)"
+
+
+def set_variable(name: str, value: str) -> str:
+    """For a terminal; JupyterLab takes it over when it is started from there."""
+    if sys.platform == "win32":
+        return f'$env:{name} = "{value}"'
+    return f"export {name}={quoted(value)}"
+
+
+def unset_variable(name: str) -> str:
+    return f"Remove-Item Env:{name}" if sys.platform == "win32" else f"unset {name}"
+
+
+def quoted(text: str | Path, call: str = "") -> str:
+    return f'{call}"{text}"' if " " in str(text) else str(text)
