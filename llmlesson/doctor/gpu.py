@@ -70,7 +70,8 @@ def pytorch(facts: dict[str, Any]) -> Finding:
     build = f"for CUDA {facts['cuda']}" if facts["cuda"] else "for CPUs"
     if error := facts.get("engine_error"):
         what = f"{facts['version']} works, but the engine cannot be imported. {error}"
-        return problem("PyTorch", what, install_course("--force-reinstall"))
+        missing = "No module named" in error
+        return problem("PyTorch", what, install_course(*([] if missing else ["--force-reinstall"])))
     return ok("PyTorch", f"{facts['version']}, {build}; it and the engine can be imported")
 
 

@@ -19,7 +19,7 @@ from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.doctor.folders import short, write_error
 from llmlesson.doctor.python import environment, installed, requirements_of
 
-LAB_NEEDED = 4
+LAB_NEEDED, WIDGETS_NEEDED = 4, 8
 WIDGETS = "@jupyter-widgets/jupyterlab-manager"
 PLOTS = "jupyterlab-plotly"
 
@@ -54,7 +54,8 @@ def unwritable_runtime() -> Finding | None:
     if error is None:
         return None
     what = f"cannot start: {short(folder)} cannot be written ({error})"
-    return problem("JupyterLab", what, set_variable("JUPYTER_RUNTIME_DIR", "A_FOLDER_OF_YOURS"))
+    variable = "JUPYTER_RUNTIME_DIR" if "JUPYTER_RUNTIME_DIR" in os.environ else "JUPYTER_DATA_DIR"
+    return problem("JupyterLab", what, set_variable(variable, "A_FOLDER_OF_YOURS"))
 
 
 def belongs_here(program: str) -> bool:
@@ -109,7 +110,11 @@ def widgets() -> Finding:
     version = installed("ipywidgets")
     if version is None:
         return problem("widgets", "ipywidgets is missing", pip_install("ipywidgets"))
-    halves = [r for r in requirements_of("ipywidgets") if r.name in ("jupyterlab_widgets", "widgetsnbextension")]
+    if (installed("jupyterlab") or installed("notebook")) and int(version.split(".")[0]) < WIDGETS_NEEDED:
+        what = f"ipywidgets {version} is shown by Colab and older notebooks; JupyterLab {LAB_NEEDED} shows {WIDGETS_NEEDED}"
+        return problem("widgets", what, pip_install("--upgrade", f"ipywidgets>={WIDGETS_NEEDED}"))
+    # Their names are written with - or _, as the release has it.
+    halves = [r for r in requirements_of("ipywidgets") if "widgets" in r.name]
     for half in halves:
         found = installed(half.name)
         if found is None or not half.specifier.contains(found, prereleases=True):

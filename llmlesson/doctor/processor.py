@@ -18,13 +18,13 @@ def processor() -> Finding:
     usable, present = usable_cpus(), os.cpu_count() or 1
     cpus = f"{usable} CPU{'s' * (usable > 1)}"
     if usable < present:
-        cpus = f"{usable} of {present} CPUs, by the container's quota or the process's affinity"
+        cpus = f"{usable} of {present} CPUs (a container's quota, or the process's affinity)"
     asked = os.environ.get("OMP_NUM_THREADS", "")
     threads = re.match(r"\s*(\d+)", asked)
     if not threads:
-        return ok("processor", f"{cpus}; how many threads is tried out when the model is loaded")
+        return ok("processor", f"{cpus}; the best number of threads is tried out when the model is loaded")
     if int(threads[1]) > usable:
-        what = f"OMP_NUM_THREADS={asked} asks for more threads than the {cpus}: they fight, and all becomes slow"
+        what = f"OMP_NUM_THREADS={asked} are too many threads for {cpus}: they fight, and all becomes slow"
         return warning("processor", what, unset_variable("OMP_NUM_THREADS"))
     return ok("processor", f"{cpus}; threads: {asked}, by OMP_NUM_THREADS")
 
@@ -37,7 +37,7 @@ def memory() -> Finding:
     free = memory.free + psutil.Process().memory_info().rss
     what = f"{free / 1e9:.1f} of {memory.total / 1e9:.1f} GB free; the model's process takes {MODEL_PROCESS / 1e9} GB"
     if memory.limited:
-        what += ". The container limits it, not the machine"
+        what += ". The limit is a container's"
     if free >= LESSON:
         return ok("memory", what)
     if memory.total < LESSON:

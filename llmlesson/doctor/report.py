@@ -41,8 +41,7 @@ def in_words(findings: Sequence[Finding]) -> str:
     parts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((problems, "problem"), (warnings, "warning")) if n]
     if not parts:
         return "All is well."
-    end = "" if problems else " The course runs all the same."
-    return f"{' and '.join(parts)}: the lines with -> say what mends it.{end}"
+    return f"{' and '.join(parts)}: the lines with -> say what mends it."
 
 
 def to_json(findings: Sequence[Finding]) -> str:
