@@ -36,6 +36,7 @@ html_theme_options = {
 if REPOSITORY:
     html_theme_options |= {"repository_url": f"https://github.com/{REPOSITORY}", "use_repository_button": True}
 
+
 def lesson(app: Sphinx, doctree: nodes.document) -> None:
     """Says on the page of a lesson what a page can't do, and where the lesson runs."""
     docname = app.env.docname
@@ -52,7 +53,9 @@ def note(docname: str, machine: str) -> nodes.Element:
         shown = f"What you see was made on one machine ({machine}); times on yours will differ."
     else:
         shown = "Cells that measure times have no output here."
-    text = nodes.paragraph("", f"This page is a picture of the lesson: you can't type, and nothing responds. {shown} Run it ")
+    text = nodes.paragraph(
+        "", f"This page is a picture of the lesson: you can't type, and nothing responds. {shown} Run it "
+    )
     places = [("on your own machine", "../index.html#start")]
     if REPOSITORY:
         binder = f"https://mybinder.org/v2/gh/{REPOSITORY}/main?urlpath=lab/tree/{docname}.ipynb"
@@ -62,7 +65,7 @@ def note(docname: str, machine: str) -> nodes.Element:
     for index, (name, uri) in enumerate(places):
         if index:
             text += nodes.Text(" or " if index == len(places) - 1 else ", ")
-        text += nodes.reference("", name, refuri=uri)
+        text += nodes.reference("", name, refuri=uri, internal=not uri.startswith("https:"))
     text += nodes.Text(": there you predict, change and try.")
     return nodes.note("", text)
 

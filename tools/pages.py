@@ -4,7 +4,7 @@
     python tools/pages.py --stored     shows the outputs that stand in the repository instead; quick
 
 A cell that fails, a link that leads nowhere and any other warning of Sphinx fail the build, and public/ stays as it
-was. With GITHUB_REPOSITORY=OWNER/NAME in the environment (GitHub Actions sets it), each lesson links to Binder and Colab.
+was. With GITHUB_REPOSITORY=OWNER/NAME in the environment (GitHub Actions sets it), lessons link to Binder and Colab.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
 from notebooks import mime_types, notebook_metadata
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +67,11 @@ def run_lessons(folder: Path) -> str:
         started = time.perf_counter()
         notebook = nbformat.read(path, as_version=4)
         NotebookClient(
-            notebook, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+            notebook,
+            timeout=CELL_SECONDS,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
+            extra_arguments=["--Application.log_level=ERROR"],  # its warning about TCP is meant for servers
         ).execute()
         # A page has no kernel: of a widget, its picture stays.
         for rule in (notebook_metadata, mime_types):
