@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -32,8 +33,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C,
-    141 nobody reads the output."""
+    141 nobody reads the output, 143 SIGTERM."""
     args = build_parser().parse_args(argv)
+    # Leaves as Ctrl-C does: an unfinished fetch is cleaned up, and the pip that it started is ended.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return int(args.run(args))
     except LessonError as error:
@@ -44,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # as in `llmlesson run … | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left for the flush at exit
         return 141
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

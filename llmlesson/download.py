@@ -21,7 +21,16 @@ from llmlesson.errors import LessonError
 
 MB = 1_000_000
 CHUNK = 1 << 20
-DISK_FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")
+DISK_FULL = {  # and what the like of it is called in other programs' messages
+    errno.ENOSPC: "No space left on device",
+    errno.EDQUOT: "Disk quota exceeded",
+    errno.EFBIG: "File too large",  # over a limit on the size of files
+}
+NOT_TRUSTED = (
+    "the certificate of the other side is not accepted. Is the clock of this machine right? Behind a proxy that opens "
+    "connections, set PIP_CERT and SSL_CERT_FILE to the file with its certificate"
+)
+DISK_FULL_TEXTS = (*DISK_FULL.values(), "not enough space on the disk")
 
 
 @dataclass(frozen=True)
@@ -151,12 +160,15 @@ def pip_command() -> list[str] | None:
 
 def pip_failure(output: str) -> str:
     """The one line of pip's output that says why. Raises OSError (ENOSPC) where the disk was full."""
-    if any(text in output for text in DISK_FULL):
+    if any(text in output for text in DISK_FULL_TEXTS):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if "CERTIFICATE_VERIFY_FAILED" in output:
+        return NOT_TRUSTED
     if "connection broken by" in output:
         return "no connection to the package index"
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
+    marks = ("ERROR: ", "× ")  # the second one since pip 22
+    errors = [line.removeprefix(mark) for line in lines for mark in marks if line.startswith(mark)]
     return (errors or lines or ["ended without a message"])[-1]
 
 
@@ -192,7 +204,7 @@ def from_hub(source: Source, staging: Path) -> Path:
         raise SourceFailed("not asked, because HF_HUB_OFFLINE is set")
     url = hf_hub_url(source.hub_repo, source.file, revision=source.hub_revision)
     target = staging / source.file
-    timeout = httpx.Timeout(30, connect=5)
+    timeout = httpx.Timeout(constants.HF_HUB_DOWNLOAD_TIMEOUT, connect=5)
     try:
         with httpx.stream("GET", url, follow_redirects=True, timeout=timeout) as response:
             response.raise_for_status()
@@ -203,7 +215,8 @@ def from_hub(source: Source, staging: Path) -> Path:
     except httpx.HTTPStatusError as error:
         raise SourceFailed(f"{error.request.url.host} answered {error.response.status_code}") from error
     except httpx.ConnectError as error:
-        raise SourceFailed(f"no connection to {httpx.URL(url).host}") from error
+        reason = NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else f"no connection to {httpx.URL(url).host}"
+        raise SourceFailed(reason) from error
     # ImportError and ValueError: a proxy setting that httpx cannot use.
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as error:
         raise SourceFailed(f"{type(error).__name__}: {error}") from error
@@ -283,4 +296,4 @@ def sha256_of(path: Path) -> str:
 
 def is_disk_full(error: BaseException) -> bool:
     """Python raises OSError; the Rust libraries that write the folder raise their own exceptions with its text."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(t in str(error) for t in DISK_FULL)
+    return getattr(error, "errno", None) in DISK_FULL or any(text in str(error) for text in DISK_FULL_TEXTS)

@@ -25,11 +25,28 @@ LAYOUT = 1  # raise it when the converted folder changes: older ones are then ma
 
 
 def default_model_folder() -> Path:
-    """Where the model is kept, whether or not it is there: in LLMLESSON_HOME, else the user's cache folder."""
+    """Where the model is kept, whether or not it is there: in LLMLESSON_HOME, else the user's cache folder.
+
+    Raises LessonError where that is no one folder.
+    """
     import platformdirs
 
-    home = os.environ.get("LLMLESSON_HOME") or platformdirs.user_cache_dir("llmlesson", appauthor=False)
-    return Path(home).expanduser().absolute() / "models" / NAME
+    named = os.environ.get("LLMLESSON_HOME")
+    try:
+        home = Path(named or platformdirs.user_cache_dir("llmlesson", appauthor=False)).expanduser()
+    except RuntimeError:  # "~" of somebody unknown, as in a container that runs under any user id
+        home = Path("~")
+    if home.is_absolute():
+        return home / "models" / NAME
+    if named and not named.startswith("~"):
+        raise LessonError(
+            f"LLMLESSON_HOME is {named}: another folder for each place that you start from. "
+            f"Set it to the full path, such as {home.absolute()}"
+        )
+    raise LessonError(
+        "It is not known where to keep the model: your user has no home folder here. "
+        "Set the environment variable LLMLESSON_HOME to the full path of a folder that you can write to."
+    )
 
 
 def is_cached() -> bool:
@@ -76,12 +93,10 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
     from llmlesson.gguf_model import convert
 
     folder = default_model_folder()
-    with explained(folder.parent), locked(folder):
+    with explained(folder), locked(folder):
+        remove_leftovers(folder)
         if not damaged_files():
             return folder
-        # We hold the lock, so that these belong to processes that were killed.
-        for leftover in folder.parent.glob(f"{NAME}.staging-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
         if free_space(folder) < MODEL.disk_needed:
             raise disk_full(folder.parent)
         staging = Path(tempfile.mkdtemp(prefix=f"{NAME}.staging-", dir=folder.parent))
@@ -103,13 +118,20 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
     return folder
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left beside `folder`. Only under the lock: else it may be somebody's work."""
+    for leftover in folder.parent.glob(f"{NAME}.staging-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock beside `folder`, waiting for another process that has it."""
     from filelock import FileLock, Timeout
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f"{NAME}.lock"))
+    # As writable as the folder: whoever may fetch into it must be able to take the lock, also after somebody else.
+    lock = FileLock(lock_file(folder), mode=folder.parent.stat().st_mode & 0o666)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -121,27 +143,56 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def lock_file(folder: Path) -> Path:
+    return folder.with_name(f"{NAME}.lock")
+
+
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk, or a folder that cannot be written, into a LessonError."""
+    """Turn a full disk, or a folder that cannot be read or written, into a LessonError."""
     try:
         yield
     except LessonError:
         raise
     except Exception as error:
         if is_disk_full(error):
-            raise disk_full(folder) from error
+            raise disk_full(folder.parent) from error
         if isinstance(error, OSError):
-            raise LessonError(
-                f"The model cannot be written to {folder} ({error.strerror or error}). Make that folder writable, "
-                "or set the environment variable LLMLESSON_HOME to one that is."
-            ) from error
+            raise LessonError(no_access(folder, error)) from error
         raise
+
+
+def no_access(folder: Path, error: OSError) -> str:
+    """What `error` means to someone who wanted the model in `folder`."""
+    other = "set the environment variable LLMLESSON_HOME to"
+    if not readable(folder):
+        return (
+            f"You may not look into {folder}. Whoever keeps the model there can let you:  "
+            f"chmod -R a+rX {folder.parents[1]}\nOr {other} a folder of your own."
+        )
+    text = (
+        f"The model cannot be written to {folder.parent} ({error.strerror or error}). Make that folder writable, "
+        f"or {other} one that is."
+    )
+    if isinstance(error, PermissionError) and lock_file(folder).exists():
+        text += " If somebody else is just fetching it there, try again when they are done."
+    return text
+
+
+def readable(folder: Path) -> bool:
+    """Whether nothing forbids this user to read what is in `folder`, or would be."""
+    try:
+        (folder / MANIFEST).open().close()
+    except PermissionError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def free_space(folder: Path) -> int:
     """Bytes free where `folder` is, or will be."""
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
     return shutil.disk_usage(existing).free
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     if fetch.is_cached():
         damaged = fetch.damaged_files()
         if not damaged:
+            with suppress(OSError), fetch.locked(folder):  # not where the folder is read-only
+                fetch.remove_leftovers(folder)
             print(f"The model is in {folder}, intact.")
             return 0
         print(f"Damaged in {folder}: {', '.join(damaged)}. Fetching the model anew.")

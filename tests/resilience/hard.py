@@ -1,7 +1,7 @@
 """The hard conditions, made real by the Linux kernel, around one process and all that it starts.
 
-Inside `Hard.command(…)` there is no network but loopback, one CPU, a limit on memory, and folders that nobody can write,
-root included. Mounts, network and process ids are the process's own: all of it ends with the process.
+Inside `Hard.command(…)` there is no network but loopback, one CPU, a limit on memory, and folders that nobody can
+write, root included. Mounts, network and process ids are the process's own: all of it ends with the process.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CGROUP = Path("/sys/fs/cgroup")
-# Own mounts, network, process ids; the last two options end everything inside when the outer process ends.
-APART = ["unshare", "--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
 
 
-def apart() -> tuple[list[str], str]:
-    """The command prefix for namespaces of one's own; or, where they are not to be had, the reason."""
+def apart(*more: str) -> tuple[list[str], str]:
+    """The command prefix for mounts and process ids of one's own; or, where they are not to be had, the reason.
+
+    All that runs inside ends with the outer process. `more` are further options of unshare(1).
+    """
     if sys.platform != "linux" or not shutil.which("unshare"):
         return [], "needs Linux namespaces"
-    prefix = APART if os.geteuid() == 0 else [*APART, "--user", "--map-root-user"]
-    tried = subprocess.run(
-        [*prefix, sys.executable, str(HERE / "inside.py"), str(HERE), "--", "true"], capture_output=True
-    )
-    return prefix, f"cannot make namespaces here: {tried.stderr.decode().strip()}" if tried.returncode else ""
+    prefix = ["unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", *more]
+    if os.geteuid() != 0:
+        prefix += ["--user", "--map-root-user"]
+    tried = subprocess.run([*prefix, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+    return prefix, f"cannot make namespaces here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 @contextmanager
@@ -83,7 +84,7 @@ class Hard:
 
 @contextmanager
 def hard_conditions(memory: int) -> Iterator[Hard]:
-    namespaces, no_namespaces = apart()
+    namespaces, no_namespaces = apart("--net")
     with memory_limit(memory) as (limit, no_limit):
         yield Hard(namespaces, limit, {"namespaces": no_namespaces, "memory": no_limit})
 
