@@ -16,7 +16,7 @@ def install_course():
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder, "constraints.txt")
         constraints.write_text("\n".join(kept), encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "install", "--constraint", str(constraints), COURSE]
+        pip = [sys.executable, "-m", "pip", "install", "--no-color", "--constraint", str(constraints), COURSE]
         ran = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace")
     if ran.returncode:
         said = "\n".join(ran.stdout.strip().splitlines()[-20:])
