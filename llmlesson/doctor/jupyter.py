@@ -111,7 +111,7 @@ def widgets() -> Finding:
     if version is None:
         return problem("widgets", "ipywidgets is missing", pip_install("ipywidgets"))
     if (installed("jupyterlab") or installed("notebook")) and int(version.split(".")[0]) < WIDGETS_NEEDED:
-        what = f"ipywidgets {version} is shown by Colab and older notebooks; JupyterLab {LAB_NEEDED} shows {WIDGETS_NEEDED}"
+        what = f"ipywidgets {version} is for Colab and for JupyterLab 3; JupyterLab 4 shows {WIDGETS_NEEDED}"
         return problem("widgets", what, pip_install("--upgrade", f"ipywidgets>={WIDGETS_NEEDED}"))
     # Their names are written with - or _, as the release has it.
     halves = [r for r in requirements_of("ipywidgets") if "widgets" in r.name]
