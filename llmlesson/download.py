@@ -167,8 +167,10 @@ def pip_failure(output: str) -> str:
     if "connection broken by" in output:
         return "no connection to the package index"
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    marks = ("ERROR: ", "× ")  # the second one since pip 22
+    marks = ("ERROR: ", "× ")  # the second one in newer versions
     errors = [line.removeprefix(mark) for line in lines for mark in marks if line.startswith(mark)]
+    if errors[-1:] == ["Exception:"]:  # a traceback follows, whose last line says it
+        errors.clear()
     return (errors or lines or ["ended without a message"])[-1]
 
 
