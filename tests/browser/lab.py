@@ -93,6 +93,10 @@ class Lab:
         Raises RuntimeError when JupyterLab asks something instead, such as which kernel to take.
         """
         self.page.goto(f"{self.server.url}lab/tree/{quote(name)}?reset&token={self.server.token}")
+        self.wait_for_notebook(name)
+
+    def wait_for_notebook(self, name: str) -> None:
+        """The rest of `open_notebook`, where the page is on its way already."""
         # Run-all before the kernel is there opens "Select Kernel" and hangs.
         self.page.wait_for_function(f"window.jupyterapp && ({KERNEL_IS_IDLE} || {DIALOG})", timeout=60_000)
         dialog = self.page.locator(".jp-Dialog")
@@ -105,7 +109,13 @@ class Lab:
 
     def run_all(self, seconds: float = RUN_SECONDS) -> None:
         """Runs all cells and waits until the last one has finished, or the first error has stopped the run."""
+        self.start_run()
+        self.finish_run(seconds)
+
+    def start_run(self) -> None:
         self.page.evaluate(RUN_ALL)
+
+    def finish_run(self, seconds: float = RUN_SECONDS) -> None:
         self.page.wait_for_function("window.lessonRun !== 'running'", timeout=seconds * 1000)
         self.wait_kernel_idle(seconds)
 

@@ -1,18 +1,10 @@
-"""JupyterLab that ends when its standard input closes, so that it never outlives the process that started it."""
+"""JupyterLab that ends with the process that started it."""
 
-import os
-import signal
 import sys
-import threading
 
 from jupyterlab.labapp import main
-
-
-def stop_when_parent_is_gone() -> None:
-    sys.stdin.buffer.read()
-    os.kill(os.getpid(), signal.SIGTERM)
-
+from parent import end_with_parent
 
 if __name__ == "__main__":
-    threading.Thread(target=stop_when_parent_is_gone, daemon=True).start()
+    end_with_parent()
     sys.exit(main())

@@ -1,0 +1,1 @@
+"""JupyterHub with two learners at once, as deploy/tljh sets it up."""
