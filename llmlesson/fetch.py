@@ -131,7 +131,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     # As writable as the folder: whoever may fetch into it must be able to take the lock, also after somebody else.
-    lock = FileLock(lock_file(folder), mode=folder.parent.stat().st_mode & 0o666)
+    lock = FileLock(lock_file(folder), mode=folder.parent.stat().st_mode & 0o666 | 0o600)
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,3 +37,16 @@ def tiny(tiny_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("FAKE_PIP_RUNS", str(result.runs))
     monkeypatch.setenv("FAKE_PIP_WHEEL", str(wheel))
     return result
+
+
+@pytest.fixture
+def no_root_powers() -> list[str]:
+    """A command prefix under which permission bits bind root too; none for other users."""
+    if os.name == "nt":
+        pytest.skip("POSIX permissions")
+    if os.geteuid() != 0:
+        return []
+    prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    if not shutil.which("setpriv") or subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
+        pytest.skip("runs as root and cannot give up root's power over permissions")
+    return prefix

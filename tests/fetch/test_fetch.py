@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -63,22 +62,9 @@ def test_a_cached_model_needs_no_network_no_pip_and_no_writing(tiny: Tiny, monke
     assert {path: path.stat().st_mtime_ns for path in (tiny.home, *tiny.home.rglob("*"))} == before
 
 
-def without_root_powers() -> list[str]:
-    """A command prefix under which permission bits bind root too; none for other users."""
-    if os.name == "nt":
-        pytest.skip("POSIX permissions")
-    if os.geteuid() != 0:
-        return []
-    prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    if not shutil.which("setpriv") or subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
-        pytest.skip("runs as root and cannot give up root's power over permissions")
-    return prefix
-
-
 @pytest.fixture
-def read_only(tiny: Tiny) -> Callable[..., subprocess.CompletedProcess[str]]:
+def read_only(tiny: Tiny, no_root_powers: list[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Make the home folder read-only, then run `python -c CODE` there."""
-    prefix = without_root_powers()
 
     def run(code: str) -> subprocess.CompletedProcess[str]:
         for path in (tiny.home, *tiny.home.rglob("*")):
@@ -88,7 +74,7 @@ def read_only(tiny: Tiny) -> Callable[..., subprocess.CompletedProcess[str]]:
             f"fetch.MODEL = download.Source(**json.loads(Path({tiny.command()[2]!r}).read_text()))\n"
         )
         try:
-            return subprocess.run([*prefix, sys.executable, "-c", setup + code], capture_output=True, text=True)
+            return subprocess.run([*no_root_powers, sys.executable, "-c", setup + code], capture_output=True, text=True)
         finally:
             for path in (tiny.home, *tiny.home.rglob("*")):
                 path.chmod(0o755 if path.is_dir() else 0o644)
@@ -113,6 +99,15 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert "Permission denied" in message
     assert "LLMLESSON_HOME" in message
     assert tiny.pip_runs() == []
+
+
+def test_a_model_that_is_damaged_in_a_folder_that_cannot_be_written(
+    tiny: Tiny, read_only: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    cut_short(ensure_default_model())
+    message = read_only("fetch.ensure_default_model()").stderr.splitlines()[-1]
+    assert "LessonError" in message
+    assert f"cannot be written to {tiny.models} (Permission denied)" in message
 
 
 def test_a_home_that_is_a_file_is_named(tiny: Tiny) -> None:
