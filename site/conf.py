@@ -20,6 +20,7 @@ suppress_warnings = ["mystnb.unknown_mime_type"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # tools/pages.py has run them
 nb_ipywidgets_js = {}  # it would come from a CDN, and there is no kernel behind a page
+nb_merge_streams = True
 nb_output_stderr = "remove-warn"
 
 html_theme = "sphinx_book_theme"

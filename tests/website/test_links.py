@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-from pages.conftest import ROOT
+from website.conftest import ROOT
 
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
@@ -77,7 +77,11 @@ def test_lesson_is_whole(lesson: Path, pages: dict[str, BeautifulSoup]):
 
     inputs = [cell.get_text().strip() for cell in page.select(".cell_input pre")]
     assert inputs == [code.strip() for code in sources["code"] if code.strip()]
-    assert len(page.select(".cell_output > .output")) == sum(len(cell.get("outputs", [])) for cell in cells)
+    kinds = [output["output_type"] for cell in cells for output in cell.get("outputs", [])]
+    rich = len(kinds) - kinds.count("stream")
+    assert len(page.select(".cell_output > .output:not(.stream)")) == rich
+    printing = [cell for cell in cells if any(o["output_type"] == "stream" for o in cell.get("outputs", []))]
+    assert len(page.select(".cell_output:has(> .stream)")) == len(printing)
     assert page.find("meta", attrs={"name": "description"})["content"].startswith("The question.")
 
 

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from pages.conftest import ROOT
+from website.conftest import ROOT
 
 pytestmark = pytest.mark.browser
 
@@ -18,6 +18,9 @@ NAMES = [
     *(f"notebooks/{path.stem}.html" for path in sorted((ROOT / "notebooks").glob("*.ipynb"))),
 ]
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+HIDDEN_HEADINGS = """[...document.querySelectorAll('thead')]
+    .filter(head => getComputedStyle(head).display === 'none')
+    .map(head => head.textContent.trim()).filter(text => text !== '')"""
 FOCUS = """() => {
     const element = document.activeElement, style = getComputedStyle(element);
     const ring = style.outlineStyle !== 'none' || style.boxShadow.includes('rgb(');  // rgba() may be transparent
@@ -80,6 +83,7 @@ def test_page_fits_a_phone(name: str, page: Page, address: str):
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(address + name)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate(HIDDEN_HEADINGS) == []
 
 
 def test_search_finds_the_lesson(page: Page, address: str):
