@@ -16,7 +16,7 @@ from tiny_model import Tiny
 from waiting import wait_until
 
 from llmlesson import LessonError, fetch
-from llmlesson.fetch import damaged_files, default_model_folder, ensure_default_model, is_cached
+from llmlesson.fetch import damaged_files, ensure_default_model, is_cached
 
 FILES = {
     "chat_template.jinja",
@@ -27,16 +27,6 @@ FILES = {
     "tokenizer.json",
     "tokenizer_config.json",
 }
-
-
-def test_folder_is_the_platforms_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import platformdirs
-
-    monkeypatch.delenv("LLMLESSON_HOME", raising=False)
-    cache = Path(platformdirs.user_cache_dir("llmlesson", appauthor=False))
-    assert default_model_folder() == cache / "models" / "smollm2-135m"
-    monkeypatch.setenv("LLMLESSON_HOME", "~/somewhere")
-    assert default_model_folder() == Path.home() / "somewhere" / "models" / "smollm2-135m"
 
 
 def test_fetch_leaves_the_folder_and_nothing_else(tiny: Tiny) -> None:
