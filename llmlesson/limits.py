@@ -14,7 +14,6 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
-UNLIMITED = 1 << 60  # bytes; version 1 writes "no limit" as a number close to 2**63
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,10 @@ def _cpu_quota(group: Path) -> float | None:
 
 
 def _memory_limit(group: Path) -> tuple[int, int]:
-    """(limit, used) in bytes, (0, 0) where there is no limit. Cached files don't count: the kernel drops them first."""
+    """(limit, used) in bytes; without a limit (0, 0), or in version 1 a limit that no machine reaches.
+
+    Cached files don't count as used: the kernel drops them first.
+    """
     for limit, usage, prefix in (
         ("memory.max", "memory.current", ""),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
@@ -96,8 +98,6 @@ def _memory_limit(group: Path) -> tuple[int, int]:
             nbytes = int(_read(group / limit))
             used = int(_read(group / usage))
         except ValueError:  # "max", or no such file
-            continue
-        if nbytes >= UNLIMITED:
             continue
         lines = (line.split() for line in _read(group / "memory.stat").splitlines())
         counts = {parts[0]: int(parts[1]) for parts in lines if len(parts) == 2}

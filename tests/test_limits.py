@@ -47,6 +47,7 @@ UNIT = "0::/system.slice/jupyter-ada.service\n"
         ("0::/\n", {"cpu.max": "nonsense"}, 16),
         (UNIT, {"system.slice/jupyter-ada.service/cpu.max": "300000 100000"}, 3),
         (UNIT, {"system.slice/cpu.max": "200000 100000", f"{UNIT[4:-1]}/cpu.max": "max 100000"}, 2),
+        (UNIT, {"system.slice/cpu.max": "200000 100000", f"{UNIT[4:-1]}/cpu.max": "300000 100000"}, 2),
         ("0::/docker/on-the-host\n", {"cpu.max": "200000 100000"}, 2),
         ("0::/../../elsewhere\n", {"cpu.max": "200000 100000"}, 2),
         (V1_CPU, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),

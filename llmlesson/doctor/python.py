@@ -91,7 +91,7 @@ def requirements_of(name: str) -> Iterator[Requirement]:
 def installed(name: str) -> str | None:
     """The version that `import` finds; None where the package is missing or its metadata is broken."""
     try:
-        return metadata.version(name) or None
+        return metadata.version(name)
     except (metadata.PackageNotFoundError, KeyError):
         return None
 

@@ -80,7 +80,7 @@ def test_architectures(architectures, capability, runs):
         ({"error": "OSError: libgomp.so.1: cannot open shared object file"}, "problem", "libgomp", "libgomp1"),
         ({"error": "ImportError: odd"}, "problem", "ImportError: odd", "--force-reinstall torch"),
         (CPU_BUILD | {"engine_error": "ImportError: numpy"}, "problem", "engine cannot", "--force-reinstall -r"),
-        (CPU_BUILD | {"engine_error": "ModuleNotFoundError: No module named 'x'"}, "problem", "'x'", "install -r"),
+        (CPU_BUILD | {"engine_error": "ModuleNotFoundError: No module named 'x'"}, "problem", "'x'", "pip install -r"),
     ],
 )
 def test_pytorch(facts, status, words, mend):

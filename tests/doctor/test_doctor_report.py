@@ -106,6 +106,8 @@ def test_lines_are_wrapped_and_commands_are_not():
     end = next(number for number, line in enumerate(lines) if "->" in line)
     assert all(len(line) <= 60 for line in lines[:end])
     assert all(line.startswith(" " * 23) for line in lines[2:end])
+    path = "/a-long/" * 12
+    assert path in to_text([problem("model", f"damaged in {path}", "")], width=60)
     assert lines[end] == " " * 23 + "-> " + command
     assert lines[end + 1] == " " * 26 + "(then again)"
 
