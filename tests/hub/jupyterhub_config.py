@@ -20,8 +20,8 @@ c.ConfigurableHTTPProxy.pid_file = str(scratch / "proxy.pid")
 c.JupyterHub.db_url = f"sqlite:///{scratch}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = str(scratch / "cookie_secret")
 
-c.JupyterHub.authenticator_class = "dummy"
-c.DummyAuthenticator.password = settings["password"]
+c.JupyterHub.authenticator_class = "shared-password"  # as in deploy/kubernetes/values.yaml
+c.SharedPasswordAuthenticator.user_password = settings["password"]
 c.Authenticator.allow_all = True
 
 c.JupyterHub.spawner_class = "simple"
