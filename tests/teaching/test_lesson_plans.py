@@ -1,38 +1,19 @@
 """The instructor's pages say what the lessons say: each question, each answer, each number, each step."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
+from teaching.pages import LESSONS, PLANS, cells, cells_by_part, plan, table
 
 from llmlesson.lessons.cache_lab import PATIENTS
 from llmlesson.lessons.exercise import exercise_names, find_exercise
 
-ROOT = Path(__file__).resolve().parents[2]
-LESSONS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
-PLANS = (ROOT / "docs" / "lesson-plans.md").read_text(encoding="utf-8")
 SAME_EVERYWHERE = "nbval-check-output"
 
 
 def plain(text):
     """Without line breaks and marks, which differ between a notebook and a page."""
     return " ".join(re.sub(r"</?code>|[`*\\]", "", text).split())
-
-
-def cells(lesson):
-    return json.loads(LESSONS[lesson].read_text(encoding="utf-8"))["cells"]
-
-
-def plan(lesson):
-    [text] = re.findall(rf"^## {lesson} · .+?(?=^## |\Z)", PLANS, re.MULTILINE | re.DOTALL)
-    return text
-
-
-def table(text, first):
-    """The rows of the table whose first heading is `first`, as lists of cells."""
-    found = re.search(rf"^\| {first} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in found[1].splitlines()]
 
 
 def outputs(cell):
@@ -70,23 +51,13 @@ def check_yourself(lesson):
     ]
 
 
-def parts(lesson):
-    """Words, lines of code and votes of each part of a lesson, by heading."""
-    counted, heading = {}, ""
-    for cell in cells(lesson):
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "code":
-            entry = counted[heading]
-            entry["lines"] += sum(bool(line.strip()) for line in source.splitlines())
-            entry["votes"] += "Prediction(" in source
-            continue
-        for line in source.splitlines():
-            if line.startswith(("## ", "### ")):
-                heading = line.lstrip("# ")
-                heading = re.match(r"Step \d|.+", heading)[0]
-            entry = counted.setdefault(heading, {"words": 0, "lines": 0, "votes": 0})
-            entry["words"] += len(line.split())
-    return counted
+def estimate(part):
+    """Minutes: 180 words and 15 lines of code a minute, a minute and a half for a vote."""
+    sources = {kind: ["".join(c["source"]) for c in part if c["cell_type"] == kind] for kind in ("markdown", "code")}
+    words = sum(len(text.split()) for text in sources["markdown"])
+    lines = sum(bool(line.strip()) for text in sources["code"] for line in text.splitlines())
+    votes = sum("Prediction(" in text for text in sources["code"])
+    return words / 180 + lines / 15 + 1.5 * votes
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
@@ -122,15 +93,13 @@ def test_every_exercise_is_placed_in_class_or_at_home(lesson):
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_minutes_are_what_the_page_says_they_are(lesson):
-    """180 words and 15 lines of code a minute, a minute and a half a vote; Setup and End hold what is left."""
     rows = {name: int(minutes) for name, minutes, _ in table(plan(lesson), "part")}
     apart = {"", "Setup", "Recap", "Check yourself", "What comes next"}
-    counted = {name: part for name, part in parts(lesson).items() if name not in apart}
-    counted = {name: part for name, part in counted.items() if not name.startswith("Exercise")}
-    assert list(rows) == ["Setup", *counted, "End"]
-    for name, part in counted.items():
-        estimate = part["words"] / 180 + part["lines"] / 15 + 1.5 * part["votes"]
-        assert 0 <= rows[name] - estimate <= 1.5, f"{name}: {estimate:.1f} minutes"
+    found = {name: part for name, part in cells_by_part(lesson).items() if name not in apart}
+    found = {name: part for name, part in found.items() if not name.startswith("Exercise")}
+    assert list(rows) == ["Setup", *found, "End"]
+    for name, part in found.items():
+        assert 0 <= rows[name] - estimate(part) <= 1.5, f"{name}: {estimate(part):.1f} minutes"
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
