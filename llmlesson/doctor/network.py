@@ -12,6 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 from llmlesson import fetch
 from llmlesson.doctor.commands import pip_install, set_variable, unset_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
+from llmlesson.doctor.model import is_here
 from llmlesson.download import pip_command, pip_failure
 
 CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "PIP_CERT")
@@ -23,7 +24,7 @@ def proxy() -> Finding:
 
     What stops a download is a problem only where the model is still to be fetched.
     """
-    fails = warning if fetch.is_cached() else problem
+    fails = warning if is_here() else problem
     for name in CERTIFICATES:
         if (file := os.environ.get(name)) and not os.path.exists(file):
             return fails("proxy", f"{name} names {file}, which does not exist", unset_variable(name))
@@ -70,7 +71,7 @@ def sources() -> Iterator[Finding]:
     with ThreadPoolExecutor() as pool:
         asked = [("package index", pool.submit(ask_pip)), ("model hub", pool.submit(ask_hub))]
         answers = [(name, *answer.result()) for name, answer in asked]
-    needed = not fetch.is_cached() and all(error for _, _, error in answers)
+    needed = not is_here() and all(error for _, _, error in answers)
     for name, what, error in answers:
         if error:
             mend = "llmlesson fetch --from FILE\n(to bring the model as a file; or check the connection and the proxy)"

@@ -70,11 +70,32 @@ def test_a_full_disk_matters_only_without_the_model(folder, monkeypatch):
     assert finding.mend.endswith("A_FOLDER_WITH_ROOM") or '"A_FOLDER_WITH_ROOM"' in finding.mend
 
 
+def test_a_folder_that_fetch_refuses(monkeypatch):
+    monkeypatch.setenv("LLMLESSON_HOME", "relative")
+    finding = model.cache()
+    assert finding.status == "problem"
+    assert "LLMLESSON_HOME is relative" in finding.what
+    assert "LLMLESSON_HOME" in finding.mend
+    assert model.model().mend == "llmlesson fetch"
+    assert model.quick_model().status == "ok"
+    assert not model.is_here()
+
+
+def test_a_folder_of_somebody_who_lets_nobody_look(folder, monkeypatch):
+    assert model.is_here()
+    monkeypatch.setattr(fetch, "readable", lambda path: False)
+    finding = model.cache()
+    assert finding.status == "problem"
+    assert f"chmod -R a+rX {folder.parents[1]}" in finding.mend
+    assert "LLMLESSON_HOME" in finding.mend
+
+
 def test_the_folder_named_instead_has_room(tmp_path, monkeypatch):
     home, here, temporary = (tmp_path / name for name in ("home", "here", "temporary"))
     for path in (home, here, temporary):
         path.mkdir()
-    monkeypatch.setattr(model.Path, "home", lambda: home)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
     monkeypatch.setattr(model.tempfile, "gettempdir", lambda: str(temporary))
     monkeypatch.chdir(here)
     assert str(home / "llmlesson") in model.other_folder()

@@ -26,7 +26,7 @@ def no_settings(monkeypatch):
 
 
 def cached(monkeypatch, value):
-    monkeypatch.setattr(fetch, "is_cached", lambda: value)
+    monkeypatch.setattr(network, "is_here", lambda: value)
 
 
 PROXY = "http://ada:se%40cret@proxy.example:3128"
