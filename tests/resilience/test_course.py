@@ -52,21 +52,25 @@ def hard() -> Iterator[Hard]:
 
 
 @pytest.fixture
-def run_inside(hard: Hard, tmp_path: Path) -> Callable[..., dict[str, object]]:
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
+def run_inside(hard: Hard, home: Path, tmp_path: Path) -> Callable[..., dict[str, object]]:
     """Run `python ARGS` under all conditions, in the folder `tmp_path`, and return the JSON that it prints last.
 
     The variables are those that the README names for a home that can't be written. All else must do without.
     """
     ensure_default_model()
-    cache, home = default_model_folder().parents[1], tmp_path / "home"
-    home.mkdir()
-    variables = {
-        "LLMLESSON_HOME": str(cache),
-        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-    }
+    cache = default_model_folder().parents[1]
 
-    def run(*args: str) -> dict[str, object]:
+    def run(*args: str, llmlesson_home: Path | None = cache) -> dict[str, object]:
+        variables = {"JUPYTER_DATA_DIR": str(tmp_path / "data"), "JUPYTER_CONFIG_DIR": str(tmp_path / "config")}
+        if llmlesson_home:
+            variables["LLMLESSON_HOME"] = str(llmlesson_home)
         command = hard.command([home, cache], sys.executable, *args)
         result = subprocess.run(
             command, env=clean_environment(home, **variables), cwd=tmp_path, capture_output=True, text=True, timeout=900
@@ -123,3 +127,24 @@ def test_jupyterlab_opens_runs_and_saves_a_lesson(run_inside: Callable[..., dict
         "settings": 204,
         "layout": 204,
     }
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["no model", "a model"])
+def test_the_first_cells_in_a_home_that_cannot_be_written(
+    filled: bool, run_inside: Callable[..., dict[str, object]], home: Path, tmp_path: Path
+) -> None:
+    """With the model in the user's own cache folder, or with none; LLMLESSON_HOME is not set."""
+    notebook = nbformat.read(NOTEBOOKS / LESSONS[0], as_version=4)
+    load = next(i for i, cell in enumerate(notebook.cells) if "llmlesson.load(" in cell.source)
+    notebook.cells = notebook.cells[: load + 1]
+    nbformat.write(notebook, tmp_path / "first.ipynb")
+    if filled:
+        (home / ".cache").mkdir()
+        (home / ".cache" / "llmlesson").symlink_to(default_model_folder().parents[1])
+    failed = run_inside(str(HERE / "run_lesson.py"), "first.ipynb", llmlesson_home=None)["failed"]
+    models = home / ".cache" / "llmlesson" / "models"
+    told = (
+        f"cell {load}: LessonError: The model cannot be written to {models} (Read-only file system). "
+        "Make that folder writable, or set the environment variable LLMLESSON_HOME to one that is."
+    )
+    assert failed == ("" if filled else told)
