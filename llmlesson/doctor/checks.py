@@ -66,3 +66,5 @@ def check_setup() -> None:
     # A folder that is fine is no news here.
     shown = [finding for finding in findings if finding.name != "cache folder" or finding.status != "ok"]
     print(to_text(shown, width=100))
+    if any(finding.mend for finding in shown):
+        print("Commands are for a terminal; then start JupyterLab from it anew.")

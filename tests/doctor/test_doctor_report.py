@@ -194,4 +194,5 @@ def test_the_short_form_says_what_is_wrong_and_raises_nothing(monkeypatch, capsy
     assert "problem  cache folder" in output
     assert "LLMLESSON_HOME" in output
     assert "ZeroDivisionError" in output
-    assert output.splitlines()[-1].startswith("2 problems:")
+    assert output.splitlines()[-2].startswith("2 problems:")
+    assert "a terminal" in output.splitlines()[-1]
