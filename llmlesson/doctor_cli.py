@@ -25,9 +25,6 @@ def run(args: argparse.Namespace) -> int:
     from llmlesson.doctor import examine, report
 
     findings = examine(online=args.online)
-    # What a Windows code page can't show is replaced, not an error in the middle of the report.
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
     if args.json:
         print(report.to_json(findings))
     else:
