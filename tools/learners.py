@@ -2,12 +2,11 @@
 
     python tools/learners.py notebooks/00_start_here.ipynb --learners 1 2 4
 
-For each number of learners, all start together, one kernel each, and run every cell. The table says how long the last
-one took, and what the kernels held. (Linux only, for the proportional share.)
+For each number of learners, all start together, one kernel each, and run every cell. The table says how long it took
+until the last was done, how long the processors worked for each learner, and what the kernels held. For Linux.
 
 Memory of a process is counted in three ways. RSS: all its pages in memory. USS: those that no other process uses. PSS:
-its own pages, and of those it shares its part; the PSS of all processes is what the machine needs. In MB of 10^6 bytes.
-Without anyone sampling, a kernel is a little faster: every look at its pages stops it for a moment.
+its own, and its part of those it shares; the PSS of all processes is what the machine needs. In MB of 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import argparse
 import asyncio
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -28,54 +27,58 @@ INTERVAL = 0.5  # seconds between two looks
 
 
 @dataclass
-class Memory:
-    """Peaks of one kernel, and of all together, in bytes; `last` is the sum of PSS before the kernels ended."""
+class Cost:
+    """Bytes and seconds. Peaks are of the largest kernel; `all_pss` and `last_pss` are of all together."""
 
+    seconds: float = 0
+    cpu_seconds: float = 0  # all kernels together
     rss: int = 0
     uss: int = 0
     pss: int = 0
     all_pss: int = 0
-    last: list[int] = field(default_factory=list)
+    last_pss: int = 0
+
+    def look(self, kernels: list[psutil.Process]) -> None:
+        looks = [kernel.memory_full_info() for kernel in kernels]
+        if looks:
+            self.rss = max(self.rss, *(look.rss for look in looks))
+            self.uss = max(self.uss, *(look.uss for look in looks))
+            self.pss = max(self.pss, *(look.pss for look in looks))
+        self.last_pss = sum(look.pss for look in looks)
+        self.all_pss = max(self.all_pss, self.last_pss)
+        self.cpu_seconds = sum(sum(kernel.cpu_times()[:2]) for kernel in kernels)
 
 
-class Learner(NotebookClient):
-    """Runs a notebook, and leaves its kernel running, as someone does who still reads it."""
-
-    def process(self) -> psutil.Process | None:
-        provisioner = self.km.provisioner if self.km else None
-        pid = getattr(provisioner, "pid", None)
-        return psutil.Process(pid) if pid else None
+def kernels_of(clients: list[NotebookClient]) -> list[psutil.Process]:
+    provisioners = [client.km.provisioner for client in clients if client.km]
+    return [psutil.Process(pid) for provisioner in provisioners if (pid := getattr(provisioner, "pid", None))]
 
 
-async def watch(learners: list[Learner], memory: Memory) -> None:
+async def watch(clients: list[NotebookClient], cost: Cost) -> None:
     while True:
-        processes = [process for learner in learners if (process := learner.process())]
-        looks = await asyncio.to_thread(lambda found=processes: [process.memory_full_info() for process in found])
-        for look in looks:
-            memory.rss, memory.uss = max(memory.rss, look.rss), max(memory.uss, look.uss)
-            memory.pss = max(memory.pss, look.pss)
-        memory.last = [look.pss for look in looks]
-        memory.all_pss = max(memory.all_pss, sum(memory.last))
+        await asyncio.to_thread(cost.look, kernels_of(clients))
         await asyncio.sleep(INTERVAL)
 
 
-async def run(path: Path, count: int) -> tuple[float, Memory]:
-    """Seconds until the last of `count` learners has run every cell, and the memory that it took."""
-    learners = [
-        Learner(nbformat.read(path, as_version=4), timeout=None, resources={"metadata": {"path": str(path.parent)}})
-        for _ in range(count)
+async def run(path: Path, learners: int) -> Cost:
+    """What it takes until the last of the learners has run every cell. Their kernels live until then."""
+    resources = {"metadata": {"path": str(path.parent)}}
+    clients = [
+        NotebookClient(nbformat.read(path, as_version=4), timeout=None, resources=resources) for _ in range(learners)
     ]
-    memory = Memory()
-    watcher = asyncio.create_task(watch(learners, memory))
+    cost = Cost()
+    watcher = asyncio.create_task(watch(clients, cost))
     started = time.perf_counter()
     try:
-        await asyncio.gather(*(learner.async_execute(cleanup_kc=False) for learner in learners))
-        return time.perf_counter() - started, memory
+        await asyncio.gather(*(client.async_execute(cleanup_kc=False) for client in clients))
+        cost.seconds = time.perf_counter() - started
+        cost.look(kernels_of(clients))
+        return cost
     finally:
         watcher.cancel()
-        for learner in learners:
-            if learner.km:
-                await learner.km.shutdown_kernel(now=True)
+        for client in clients:
+            if client.km:
+                await client.km.shutdown_kernel(now=True)
 
 
 def main() -> int:
@@ -83,14 +86,19 @@ def main() -> int:
     parser.add_argument("notebooks", nargs="+", type=Path)
     parser.add_argument("--learners", nargs="+", type=int, default=[1])
     args = parser.parse_args()
-    print("| lesson | learners | seconds | one kernel at its peak: RSS | USS | PSS | PSS of all at peak | at the end |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| lesson | learners | seconds | CPU seconds each | one kernel's peak: RSS | USS | PSS | all: PSS, peak | end |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for path in args.notebooks:
-        for count in args.learners:
-            seconds, memory = asyncio.run(run(path, count))
-            numbers = (memory.rss, memory.uss, memory.pss, memory.all_pss, sum(memory.last))
-            cells = " | ".join(f"{number / MB:,.0f} MB" for number in numbers)
-            print(f"| {path.stem} | {count} | {seconds:.0f} | {cells} |", flush=True)
+        for learners in args.learners:
+            cost = asyncio.run(run(path, learners))
+            nbytes = (cost.rss, cost.uss, cost.pss, cost.all_pss, cost.last_pss)
+            cells = " | ".join(f"{number / MB:,.0f} MB" for number in nbytes)
+            print(
+                f"| {path.stem} | {learners} | {cost.seconds:.0f} | {cost.cpu_seconds / learners:.0f} | {cells} |",
+                flush=True,
+            )
     return 0
 
 
