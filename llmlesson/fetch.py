@@ -182,7 +182,7 @@ def no_access(folder: Path, error: OSError) -> str:
 def readable(folder: Path) -> bool:
     """Whether nothing forbids this user to read what is in `folder`, or would be."""
     try:
-        (folder / MANIFEST).open().close()
+        (folder / MANIFEST).open("rb").close()
     except PermissionError:
         return False
     except OSError:

@@ -58,7 +58,7 @@ def _groups(controller: str) -> Iterator[Path]:
     a container the root often is the container's own group, so that the path named in /proc does not exist.
     """
     try:
-        lines = OWN_GROUPS.read_text().splitlines()
+        lines = OWN_GROUPS.read_text(encoding="utf-8").splitlines()
     except OSError:  # macOS, Windows
         return
     for line in lines:
@@ -108,6 +108,6 @@ def _memory_limit(group: Path) -> tuple[int, int]:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
     except OSError:
         return ""

@@ -29,9 +29,6 @@ def run(args: argparse.Namespace) -> int:
 
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     engine = llmlesson.load(args.model, device=args.device)
-    # What a dumb terminal or a Windows code page can't show is replaced, not an error in the middle of an answer.
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
 
     started = time.perf_counter()
     ids = engine.prompt_ids(prompt, chat=not args.no_chat)
@@ -46,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         pass  # the summary says so
     summary = summarize(engine, ids, tokenize_seconds, steps)
     if args.json:
-        print(json.dumps({**summary, "text": "".join(step.text for step in steps)}, ensure_ascii=False))
+        print(json.dumps({**summary, "text": "".join(step.text for step in steps)}))
     else:
         print(flush=True)
         print(readable(summary), file=sys.stderr)

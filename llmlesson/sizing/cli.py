@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         found = [to_json(size) for size in sizes]
         extra = {**({"gpu": plan_json(plan)} if plan else {}), **({"verified": checked} if checked else {})}
-        print(json.dumps(found if names else {**found[0], **extra}, ensure_ascii=False, indent=1))
+        print(json.dumps(found if names else {**found[0], **extra}, indent=1))
     elif names:
         print(_title(args, sizes[0], "these models"))
         print(compare_table(sizes))
