@@ -1,5 +1,6 @@
 """The site, built once with the stored outputs and served on the loopback."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -24,7 +25,8 @@ class Quiet(SimpleHTTPRequestHandler):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("site") / "public"
     command = [sys.executable, ROOT / "tools" / "pages.py", "--stored", "--output", output]
-    built = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    environment = {**os.environ, "GITHUB_REPOSITORY": "someone/course"}  # as where it is published
+    built = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment)
     assert built.returncode == 0, built.stderr
     return output
 

@@ -103,3 +103,13 @@ def test_lessons_follow_one_another(pages: dict[str, BeautifulSoup]):
 def test_every_page_is_in_the_navigation(pages: dict[str, BeautifulSoup]):
     listed = {a["href"].partition("#")[0] for a in pages["index.html"].select(".bd-sidebar-primary nav a")}
     assert listed == set(pages) - {"index.html", "search.html"}
+
+
+def test_lessons_can_be_launched(pages: dict[str, BeautifulSoup]):
+    for path in LESSONS:
+        links = [a["href"] for a in pages[f"notebooks/{path.stem}.html"].select(".admonition.note a")]
+        assert links[:3] == [
+            f"https://mybinder.org/v2/gh/someone/course/main?urlpath=lab/tree/notebooks/{path.name}",
+            f"https://colab.research.google.com/github/someone/course/blob/colab/notebooks/{path.name}",
+            "../index.html#start",
+        ]
