@@ -14,7 +14,7 @@ language = "en"
 REPOSITORY = os.environ.get("GITHUB_REPOSITORY", "")
 
 extensions = ["myst_nb"]
-exclude_patterns = ["README.md"]  # site/index.md includes it
+exclude_patterns = ["README.md", "binder", "deploy"]  # site/index.md includes the first; the others are only linked to
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 myst_heading_anchors = 4

@@ -23,7 +23,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from notebooks import mime_types, notebook_metadata
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("LICENSE", "README.md", "docs", "notebooks")
+SOURCES = ("LICENSE", "README.md", "binder", "deploy", "docs", "notebooks")  # all that a page links to
 CELL_SECONDS = 600  # many times what the slowest cell takes on two slow cores
 # The site's first page is made from the README (see site/index.md), so links to the README lead there.
 README_LINK = re.compile(r"(\]\((?:\.\./)*)README\.md")

@@ -56,7 +56,7 @@ class Course:
 
 @pytest.fixture
 def course(tmp_path: Path) -> Course:
-    for name in ("docs", "notebooks", "public", "tools"):
+    for name in ("binder", "deploy", "docs", "notebooks", "public", "tools"):
         (tmp_path / name).mkdir()
     for name in ("pages.py", "notebooks.py"):
         shutil.copy(ROOT / "tools" / name, tmp_path / "tools")
