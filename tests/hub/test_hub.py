@@ -87,6 +87,7 @@ def test_two_learners_at_once(hub: Hub, browser: Browser):
         assert lab.error_outputs() == []
         assert lab.page.locator(".jp-Dialog").count() == 0
     assert state_of(hub.model) == model_before
+    assert not list(hub.homes.rglob("*.safetensors"))  # nobody fetched a model of their own
 
     # Each has all lessons, in files of their own that they may change.
     for name, lab in learners.items():
