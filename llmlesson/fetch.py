@@ -88,7 +88,8 @@ def fetch_from(path: Path) -> Path:
 def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
     """Put the folder in place out of the file that `get_gguf(staging)` returns.
 
-    Only one process at a time gets past the lock. Whatever happens, the staging folder goes.
+    Only one process at a time gets past the lock. Whatever happens, the staging folder goes, and so does
+    the model that was there, if it may be removed.
     """
     from llmlesson.gguf_model import convert
 
@@ -100,6 +101,7 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
         if free_space(folder) < MODEL.disk_needed:
             raise disk_full(folder.parent)
         staging = Path(tempfile.mkdtemp(prefix=f"{NAME}.staging-", dir=folder.parent))
+        old = staging.with_name(f"{staging.name}-old")
         try:
             say(f"{doing}. It will take {MODEL.converted_size / MB:.0f} MB in {folder}")
             download_folder, new = staging / "download", staging / "model"
@@ -109,11 +111,14 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
             say("Converting it, once.")
             convert(gguf, new)
             write_manifest(new)
-            if os.path.lexists(folder):  # damaged, or of an older layout
-                os.rename(folder, staging / "old")
+            if folder.is_dir() and not folder.is_symlink():  # damaged, or of an older layout
+                os.rename(folder, old)  # beside it: another user's folder may be renamed, but not moved
+            else:
+                folder.unlink(missing_ok=True)
             os.rename(new, folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
     say("The model is ready.")
     return folder
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,14 @@ def real_pip(tiny: Tiny, **more: str) -> dict[str, str]:
     return {"PIP_FIND_LINKS": str(tiny.wheel.parent), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, **more}
 
 
+def bind(folder: str) -> str:
+    return shlex.join(["mount", "--bind", folder, folder])
+
+
+def remount(folder: str, how: str) -> str:
+    return shlex.join(["mount", "-o", f"remount,bind,{how}", folder])
+
+
 def test_spaces_and_letters_of_all_kinds_in_the_path(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,13 +92,20 @@ def test_spaces_and_letters_of_all_kinds_in_the_path(
     assert "intact" in tiny.run("fetch", **plain).stdout
 
 
-@pytest.mark.parametrize("missing", [True, False], ids=["missing", "not writable"])
-def test_no_place_for_temporary_files(tiny: Tiny, tmp_path: Path, missing: bool, no_root_powers: list[str]) -> None:
-    place = tmp_path / "tmp"
-    if not missing:
-        place.mkdir(mode=0o555)
-    environ = os.environ | real_pip(tiny) | {name: str(place) for name in ("TMPDIR", "TEMP", "TMP")}
-    result = subprocess.run([*no_root_powers, *tiny.command("fetch")], env=environ, capture_output=True, text=True)
+def test_no_place_for_temporary_files_but_the_cache(tiny: Tiny) -> None:
+    prefix, reason = apart()
+    if reason:
+        pytest.skip(reason)
+    tiny.home.mkdir()
+    places = {"/tmp", "/var/tmp", "/usr/tmp", tempfile.gettempdir(), str(tiny.home.parent)}
+    mounts = [f"{bind(place)} && {remount(place, 'ro')}" for place in sorted(places) if os.path.isdir(place)]
+    mounts += [bind(str(tiny.home)), remount(str(tiny.home), "rw"), "cd /proc"]
+    script = " && ".join([*mounts, 'exec "$@"'])
+    look = [sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"]
+    result = subprocess.run([*prefix, "sh", "-c", script, "sh", *look], capture_output=True, text=True)
+    assert "No usable temporary directory" in result.stderr
+    command = [*prefix, "sh", "-c", script, "sh", *tiny.command("fetch")]
+    result = subprocess.run(command, env=os.environ | real_pip(tiny), capture_output=True, text=True)
     assert (result.returncode, damaged_files(), tiny.leftovers()) == (0, [], []), result.stderr
 
 
@@ -115,8 +132,8 @@ def test_a_file_system_that_is_read_only(tiny: Tiny) -> None:
     if reason:
         pytest.skip(reason)
     tiny.home.mkdir()
-    mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
-    command = [*prefix, "sh", "-c", mount, str(tiny.home), *tiny.command("fetch")]
+    script = f'{bind(str(tiny.home))} && {remount(str(tiny.home), "ro")} && exec "$@"'
+    command = [*prefix, "sh", "-c", script, "sh", *tiny.command("fetch")]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 1
     expected = f"llmlesson: The model cannot be written to {tiny.models} (Read-only file system). Make that folder"

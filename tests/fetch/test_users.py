@@ -55,12 +55,15 @@ def ends(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def test_two_users_fetch_once_into_a_folder_of_their_group(shared: Tiny, tmp_path: Path) -> None:
-    shared.home.chmod(0o2775)  # what is made inside belongs to the group
+@pytest.mark.parametrize("umask", ["002", "022"])
+def test_two_users_fetch_once_into_a_folder_of_their_group(shared: Tiny, tmp_path: Path, umask: str) -> None:
+    shared.models.mkdir()
+    os.chown(shared.models, ALICE, LEARNERS)
+    shared.models.chmod(0o2775)
     gate = tmp_path / "gate"
-    alice = fetch_as(shared, ALICE, umask="002", pip="gate", FAKE_PIP_GATE=str(gate))
+    alice = fetch_as(shared, ALICE, umask, pip="gate", FAKE_PIP_GATE=str(gate))
     wait_until(shared.pip_runs, alice)
-    bob = fetch_as(shared, BOB, umask="002")
+    bob = fetch_as(shared, BOB, umask)
     assert bob.stderr is not None
     assert "Another process is fetching the model" in bob.stderr.readline()
     gate.touch()
@@ -69,8 +72,12 @@ def test_two_users_fetch_once_into_a_folder_of_their_group(shared: Tiny, tmp_pat
     assert shared.folder.stat().st_uid == ALICE
 
     (shared.folder / "config.json").write_text("{}")
-    assert ends(fetch_as(shared, BOB, umask="002"))[0] == 0  # Bob mends what Alice fetched
-    assert (damaged_files(), shared.leftovers(), shared.folder.stat().st_uid) == ([], [], BOB)
+    assert ends(fetch_as(shared, BOB, umask))[0] == 0  # Bob mends what Alice fetched
+    assert (damaged_files(), shared.folder.stat().st_uid) == ([], BOB)
+    if umask == "022":  # what is Alice's, only Alice can remove
+        assert len(shared.leftovers()) == 1
+        assert ends(fetch_as(shared, ALICE, umask))[0] == 0
+    assert shared.leftovers() == []
 
 
 def test_who_cannot_write_is_told_to_wait_and_can_read_then(shared: Tiny, tmp_path: Path) -> None:
