@@ -11,9 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -48,8 +49,11 @@ def memory_limit(nbytes: int) -> Iterator[tuple[list[str], str]]:
                 (group / "memory.memsw.limit_in_bytes").write_text(str(nbytes))
             yield ["sh", "-c", 'echo 0 > "$0/cgroup.procs" && exec "$@"', str(group)], ""
         finally:
-            for pid in (group / "cgroup.procs").read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
+            while pids := (group / "cgroup.procs").read_text().split():
+                for pid in pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
+                time.sleep(0.02)
             group.rmdir()
         return
     scope = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
