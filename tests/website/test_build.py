@@ -76,7 +76,8 @@ def test_lesson_is_run_and_its_widget_becomes_text(course: Course):
         "42",
         "Button(description='a button', style=ButtonStyle())",
     ]
-    assert "jupyter-widgets" not in str(course.page)
+    for trouble in ("application/vnd.jupyter", "jupyter-widgets", "require.min.js"):
+        assert trouble not in str(course.page)
     note = course.page.select_one(".admonition.note").get_text()
     assert re.search(r"one machine \(.+, \d+ CPUs, PyTorch \d", note)
     assert leftovers(course) == []
