@@ -35,7 +35,7 @@ def memory() -> Finding:
 
     memory = usable_memory()
     free = memory.free + psutil.Process().memory_info().rss
-    what = f"{free / 1e9:.1f} of {memory.total / 1e9:.1f} GB free; the model's process takes {MODEL_PROCESS / 1e9} GB"
+    what = f"{free / 1e9:.1f} of {memory.total / 1e9:.1f} GB free; a lesson takes up to {LESSON / 1e9} GB"
     if memory.limited:
         what += ". The limit is a container's"
     if free >= LESSON:
