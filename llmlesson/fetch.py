@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -169,25 +170,45 @@ def explained(folder: Path) -> Iterator[None]:
 
 def no_access(folder: Path, error: OSError) -> str:
     """What `error` means to someone who wanted the model in `folder`."""
+    reason = error.strerror or error
     other = "set the environment variable LLMLESSON_HOME to"
     if not readable(folder):
         return (
-            f"You may not look into {folder}. Whoever keeps the model there can let you:  "
-            f"chmod -R a+rX {folder.parents[1]}\nOr {other} a folder of your own."
+            f"You may not look into {folder}. Whoever keeps the model there can let you:  {permit(folder)}\n"
+            f"Or {other} a folder of your own."
+        )
+    if os.path.lexists(folder):
+        return (
+            f"The model in {folder} is damaged or incomplete, and you cannot mend it there ({reason}). "
+            f"Whoever keeps it can:  {refetch(folder)}\n"
+            f"Or {other} a folder of your own."
         )
     text = (
-        f"The model cannot be written to {folder.parent} ({error.strerror or error}). Make that folder writable, "
-        f"or {other} one that is."
+        f"The model cannot be written to {folder.parent} ({reason}). Make that folder writable, or {other} one that is."
     )
     if isinstance(error, PermissionError) and lock_file(folder).exists():
         text += " If somebody else is just fetching it there, try again when they are done."
     return text
 
 
+def permit(folder: Path) -> str:
+    """The command that lets everybody read the model in `folder`, for whoever keeps it there."""
+    return f"chmod -R a+rX {shlex.quote(str(folder.parents[1]))}"
+
+
+def refetch(folder: Path) -> str:
+    """The command that mends the model in `folder`, for whoever keeps it there: theirs may be another one."""
+    home = str(folder.parents[1])
+    if sys.platform == "win32":
+        return f'$env:LLMLESSON_HOME = "{home}"; llmlesson fetch'
+    return f"LLMLESSON_HOME={shlex.quote(home)} llmlesson fetch"
+
+
 def readable(folder: Path) -> bool:
     """Whether nothing forbids this user to read what is in `folder`, or would be."""
     try:
-        (folder / MANIFEST).open("rb").close()
+        for name in (MANIFEST, *read_manifest(folder)):
+            (folder / name).open("rb").close()
     except PermissionError:
         return False
     except OSError:

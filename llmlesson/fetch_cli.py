@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
 
     folder = fetch.default_model_folder()
     if fetch.is_cached():
-        damaged = fetch.damaged_files()
+        with fetch.explained(folder):
+            damaged = fetch.damaged_files()
         if not damaged:
             with suppress(OSError), fetch.locked(folder):  # not where the folder is read-only
                 fetch.remove_leftovers(folder)

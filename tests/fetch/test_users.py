@@ -109,9 +109,12 @@ def test_what_is_fetched_is_readable_for_others_as_far_as_the_umask_allows(tiny:
         shutil.rmtree(tiny.models)
 
 
-def test_a_model_that_may_not_be_read_is_said_with_the_way_out(tiny: Tiny, no_root_powers: list[str]) -> None:
+@pytest.mark.parametrize("what", ["models", "models/smollm2-135m/model.safetensors"])
+def test_a_model_that_may_not_be_read_is_said_with_the_way_out(
+    tiny: Tiny, no_root_powers: list[str], what: str
+) -> None:
     ensure_default_model()
-    tiny.models.chmod(0)
+    (tiny.home / what).chmod(0)
     command = [*no_root_powers, *tiny.command("fetch")]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
