@@ -15,7 +15,6 @@ REPOSITORY = os.environ.get("GITHUB_REPOSITORY", "")
 
 extensions = ["myst_nb"]
 exclude_patterns = ["README.md", "binder", "deploy"]  # site/index.md includes the first; the others are only linked to
-suppress_warnings = ["mystnb.unknown_mime_type"]
 
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # tools/pages.py has run them
