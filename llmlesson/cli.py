@@ -7,6 +7,7 @@ arguments to an exit status. It imports torch only inside that function, so that
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import signal
@@ -42,17 +43,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Leaves as Ctrl-C does: an unfinished fetch is cleaned up, and the pip that it started is ended.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        return int(args.run(args))
+        status = int(args.run(args))
+        sys.stdout.flush()  # at exit, what fails would be a message of Python's own
+        return status
     except LessonError as error:
         print(f"llmlesson: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # as in `llmlesson run … | head -1`
+    except OSError as error:
+        if not reader_is_gone(error):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left for the flush at exit
         return 141
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def reader_is_gone(error: OSError) -> bool:
+    """As in `llmlesson run … | head -1`. Windows may call that an invalid argument, as it does odd names of files."""
+    on_windows = sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None
+    return on_windows or isinstance(error, BrokenPipeError)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from llmlesson import cli
 
 COMMAND = [sys.executable, "-m", "llmlesson.cli", "run"]
 PROMPT = "Explain quantum computing like I'm ten."
@@ -84,3 +88,40 @@ def test_a_reader_that_goes_away_is_no_traceback():
     result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
     assert len(result.stdout) == 1
     assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_was_gone_before_anything_was_written():
+    reader, writer = os.pipe()
+    os.close(reader)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "llmlesson.cli", "size", "smollm2-135m"]
+    try:
+        result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=env, timeout=120)
+    finally:
+        os.close(writer)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("platform", "error", "is_gone"),
+    [
+        ("win32", OSError(errno.EINVAL, "Invalid argument"), True),
+        ("win32", OSError(errno.EINVAL, "Invalid argument", "odd?name.html"), False),
+        ("win32", OSError(errno.EIO, "Input/output error"), False),
+        ("linux", OSError(errno.EINVAL, "Invalid argument"), False),
+        ("linux", OSError(errno.EPIPE, "Broken pipe"), True),
+    ],
+)
+def test_windows_has_its_own_name_for_a_reader_that_is_gone(monkeypatch, platform, error, is_gone):
+    def fail(args):
+        raise error
+
+    with open(os.devnull, "w") as shown:
+        monkeypatch.setattr(sys, "stdout", shown)
+        monkeypatch.setattr(sys, "platform", platform)
+        monkeypatch.setattr(cli.fetch_cli, "run", fail)
+        if is_gone:
+            assert cli.main(["fetch"]) == 141
+        else:
+            with pytest.raises(OSError, match=re.escape(str(error))):
+                cli.main(["fetch"])
