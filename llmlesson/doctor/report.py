@@ -46,4 +46,4 @@ def in_words(findings: Sequence[Finding]) -> str:
 
 def to_json(findings: Sequence[Finding]) -> str:
     """An array of objects with the keys status, name, what and mend."""
-    return json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False)
+    return json.dumps([asdict(finding) for finding in findings], indent=2)

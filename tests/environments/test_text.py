@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmlesson import cli
+from llmlesson.doctor.finding import ok
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = {"open", "read_text", "write_text", "fdopen", "NamedTemporaryFile"}
@@ -61,3 +62,6 @@ def test_json_says_all_in_ascii(monkeypatch):
     monkeypatch.setattr("llmlesson.load", lambda *args, **kwargs: engine())
     text = run(["run", "--json", "Hello"], "ascii", monkeypatch)
     assert json.loads(text)["model"] == "🍵"
+    monkeypatch.setattr("llmlesson.doctor.examine", lambda **options: [ok("model", "🍵")])
+    [finding] = json.loads(run(["doctor", "--json"], "ascii", monkeypatch))
+    assert finding["what"] == "🍵"
