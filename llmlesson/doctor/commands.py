@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import sys
 from importlib.util import find_spec
@@ -13,8 +15,9 @@ def python() -> str:
     found = shutil.which("python")
     if found and Path(found).parent == Path(sys.executable).parent:
         return "python"
+    command = quoted(sys.executable)
     # PowerShell takes a quoted path for a text, unless & stands before it.
-    return quoted(sys.executable, call="& " if sys.platform == "win32" else "")
+    return f"& {command}" if command.startswith('"') else command
 
 
 def pip_install(*arguments: str) -> str:
@@ -42,5 +45,8 @@ def unset_variable(name: str) -> str:
     return f"Remove-Item Env:{name}" if sys.platform == "win32" else f"unset {name}"
 
 
-def quoted(text: str | Path, call: str = "") -> str:
-    return f'{call}"{text}"' if " " in str(text) else str(text)
+def quoted(path: str | Path) -> str:
+    """As one word, for PowerShell or for a POSIX shell."""
+    if sys.platform != "win32":
+        return shlex.quote(str(path))
+    return f'"{path}"' if re.search(r"[^\w.:\\/-]", str(path)) else str(path)

@@ -15,6 +15,7 @@ from typing import Any
 from llmlesson.doctor import torch_probe
 from llmlesson.doctor.commands import install_course, pip_install, set_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
+from llmlesson.doctor.process import run
 
 PROBE_SECONDS = 60  # a first import, with a virus scanner at work
 DRIVER_SECONDS = 15
@@ -151,8 +152,3 @@ def find_driver() -> Driver | None:
         return Driver(error=lines[0] or f"nvidia-smi ended with status {result.returncode}")
     name, _, version = lines[0].partition(", ")
     return Driver(name, version)
-
-
-def run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Raises subprocess.TimeoutExpired, after which the process is gone."""
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds)

@@ -17,11 +17,13 @@ from typing import Any
 from llmlesson.doctor.commands import pip_install, python, quoted, set_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.doctor.folders import short, write_error
+from llmlesson.doctor.process import run
 from llmlesson.doctor.python import environment, installed, requirements_of
 
 LAB_NEEDED, WIDGETS_NEEDED = 4, 8
 WIDGETS = "@jupyter-widgets/jupyterlab-manager"
 PLOTS = "jupyterlab-plotly"
+PREFIX_SECONDS = 10
 
 
 def lab() -> Finding:
@@ -99,7 +101,7 @@ def prefix_of(program: str) -> str | None:
     """The environment of another Python, by its own word; None where it says nothing."""
     command = [program, "-c", "import os, sys; print(os.path.normcase(os.path.realpath(sys.prefix)))"]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=10)
+        result = run(command, PREFIX_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return result.stdout.strip() or None

@@ -13,6 +13,7 @@ from llmlesson import fetch
 from llmlesson.doctor.commands import pip_install, set_variable, unset_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.doctor.model import is_here
+from llmlesson.doctor.process import run
 from llmlesson.download import pip_command, pip_failure
 
 CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "PIP_CERT")
@@ -91,7 +92,7 @@ def ask_pip() -> tuple[str, str]:
     options = ["--timeout", str(SECONDS), "--retries", "1", "--disable-pip-version-check", "--no-input"]
     command = [*pip, "index", "versions", *options, requirement.name]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=3 * SECONDS)
+        result = run(command, 3 * SECONDS)
     except subprocess.TimeoutExpired:
         return "", f"pip did not answer within {3 * SECONDS} s"
     if result.returncode:

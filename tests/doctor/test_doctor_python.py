@@ -100,6 +100,8 @@ def test_commands_as_the_system_writes_them(monkeypatch, system):
     monkeypatch.setattr(commands.sys, "platform", system)
     monkeypatch.setattr(commands.sys, "executable", "/with space/python3")
     windows = system == "win32"
-    assert commands.set_variable("A", "/x y") == ('$env:A = "/x y"' if windows else 'export A="/x y"')
+    assert commands.set_variable("A", "/x y") == ('$env:A = "/x y"' if windows else "export A='/x y'")
     assert commands.unset_variable("A") == ("Remove-Item Env:A" if windows else "unset A")
-    assert commands.python() == ('& "/with space/python3"' if windows else '"/with space/python3"')
+    assert commands.python() == ('& "/with space/python3"' if windows else "'/with space/python3'")
+    assert commands.quoted("/models(1)") == ('"/models(1)"' if windows else "'/models(1)'")
+    assert commands.quoted("/plain-1.0/x_y") == "/plain-1.0/x_y"
