@@ -1,10 +1,10 @@
 """Copies of the lessons that run in Google Colab: a first cell that installs the course, and links that lead on there.
 
-    python tools/colab.py OWNER/REPOSITORY OUTPUT_FOLDER [--branch colab]
+    python tools/colab.py OWNER/REPOSITORY OUTPUT_FOLDER
 
-OWNER/REPOSITORY is where the course is on GitHub. The branch is the one that will hold the copies in `notebooks/`; the
-first cell installs the package from that branch too, so that both always fit each other. OUTPUT_FOLDER may be
-`notebooks` itself, in a checkout made for this (.github/workflows/colab.yml).
+OWNER/REPOSITORY is where the course is on GitHub. Its branch `colab` is to hold the copies in `notebooks/`; the first
+cell installs the package from that branch too, so that both always fit each other. OUTPUT_FOLDER may be `notebooks`
+itself, in a checkout made for this (.github/workflows/colab.yml).
 """
 
 import argparse
@@ -18,10 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 CELL = Path(__file__).with_name("colab_cell.py")
 CELL_ID = "colab-setup"
+BRANCH = "colab"
 LINK = re.compile(r"\]\(([^()\s#]+)(#[^()\s]*)?\)")
 
 
-def for_colab(notebook: dict[str, Any], repository: str, branch: str) -> dict[str, Any]:
+def for_colab(notebook: dict[str, Any], repository: str) -> dict[str, Any]:
     """The notebook with the first cell in front and every link to a file beside it made absolute."""
     if notebook["cells"][0].get("id") == CELL_ID:
         raise ValueError("it has the cell for Colab already")
@@ -31,12 +32,12 @@ def for_colab(notebook: dict[str, Any], repository: str, branch: str) -> dict[st
         if not (NOTEBOOKS / file).is_file():
             return link[0]
         place = "colab.research.google.com/github" if file.endswith(".ipynb") else "github.com"
-        return f"](https://{place}/{repository}/blob/{branch}/notebooks/{file}{anchor})"
+        return f"](https://{place}/{repository}/blob/{BRANCH}/notebooks/{file}{anchor})"
 
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = LINK.sub(absolute, "".join(cell["source"])).splitlines(keepends=True)
-    source = CELL.read_text(encoding="utf-8").rstrip().replace("OWNER/REPOSITORY@BRANCH", f"{repository}@{branch}")
+    source = CELL.read_text(encoding="utf-8").rstrip().replace("OWNER/REPOSITORY@BRANCH", f"{repository}@{BRANCH}")
     first = {
         "cell_type": "code",
         "execution_count": None,
@@ -52,14 +53,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write copies of the lessons for Google Colab.")
     parser.add_argument("repository", metavar="OWNER/REPOSITORY")
     parser.add_argument("folder", metavar="OUTPUT_FOLDER", type=Path)
-    parser.add_argument("--branch", default="colab", help="the branch that will hold the copies (default: %(default)s)")
     options = parser.parse_args()
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", options.repository):
         parser.error(f"{options.repository!r} is not OWNER/REPOSITORY")
     options.folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         try:
-            copy = for_colab(json.loads(path.read_text(encoding="utf-8")), options.repository, options.branch)
+            copy = for_colab(json.loads(path.read_text(encoding="utf-8")), options.repository)
         except ValueError as error:
             parser.error(f"{path.name}: {error}")
         text = json.dumps(copy, indent=1, ensure_ascii=False) + "\n"

@@ -28,7 +28,7 @@ def convert(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory):
     folder = tmp_path_factory.mktemp("colab") / "new"
-    ran = convert("some-one/a.course", folder, "--branch", "stable")
+    ran = convert("some-one/a.course", folder)
     assert ran.returncode == 0, ran.stderr
     return {path.name: nbformat.read(path, as_version=4) for path in folder.iterdir()}
 
@@ -71,7 +71,7 @@ def test_every_lesson_gets_the_cell_and_is_otherwise_the_same(copies):
         nbformat.validate(copy)
         original = nbformat.read(ROOT / "notebooks" / name, as_version=4)
         first, *rest = copy.cells
-        assert '"llmlesson @ git+https://github.com/some-one/a.course@stable"' in first.source
+        assert '"llmlesson @ git+https://github.com/some-one/a.course@colab"' in first.source
         assert [cell.id for cell in rest] == [cell.id for cell in original.cells]
         for new, old in zip(rest, original.cells, strict=True):
             assert new == old or (new.cell_type == "markdown" and "](" in old.source), new.id
@@ -81,8 +81,8 @@ def test_links_lead_to_the_other_copies(copies):
     def targets(text: str) -> list[str]:
         return [target for target in LINK.findall(text) if not target.startswith("#")]
 
-    lessons = "https://colab.research.google.com/github/some-one/a.course/blob/stable/notebooks/"
-    files = "https://github.com/some-one/a.course/blob/stable/notebooks/"
+    lessons = "https://colab.research.google.com/github/some-one/a.course/blob/colab/notebooks/"
+    files = "https://github.com/some-one/a.course/blob/colab/notebooks/"
     seen = set()
     for name, copy in copies.items():
         text = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
@@ -112,9 +112,8 @@ def test_the_tool_refuses_what_makes_no_sense(tmp_path):
 def test_the_workflow_publishes_to_the_branch_that_the_copies_name():
     workflow = yaml.safe_load((ROOT / ".github/workflows/colab.yml").read_text(encoding="utf-8"))
     script = workflow["jobs"]["publish"]["steps"][-1]["run"]
-    default = re.search(r'"--branch", default="(\w+)"', TOOL.read_text(encoding="utf-8"))
-    assert default
-    assert f"HEAD:refs/heads/{default[1]}" in script
+    named = re.search(r'^BRANCH = "(\w+)"', TOOL.read_text(encoding="utf-8"), re.MULTILINE)[1]
+    assert f"HEAD:refs/heads/{named}" in script
     if os.name != "nt":
         assert subprocess.run(["bash", "-n", "-c", script]).returncode == 0
 
@@ -186,7 +185,7 @@ def github(tmp_path, monkeypatch):
         (repository / "pyproject.toml").write_text(build, encoding="utf-8")
         (repository / "backend.py").write_text(BACKEND.replace("{needs}", needs), encoding="utf-8")
         git = ["git", "-C", str(repository), "-c", "user.name=T", "-c", "user.email=t@example.org"]
-        for command in (["init", "-q", "-b", "stable"], ["add", "."], ["commit", "-q", "-m", "course"]):
+        for command in (["init", "-q", "-b", "colab"], ["add", "."], ["commit", "-q", "-m", "course"]):
             subprocess.run([*git, *command], check=True)
 
     return publish
