@@ -84,7 +84,7 @@ def run_lessons(folder: Path) -> str:
 def describe_machine() -> str:
     import torch
 
-    from llmlesson.engine.threads import usable_cpus
+    from llmlesson.limits import usable_cpus
     from llmlesson.measure.machine import device_name
 
     name = device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
