@@ -218,7 +218,7 @@ def readable(folder: Path) -> bool:
 
 def free_space(folder: Path) -> int:
     """Bytes free where `folder` is, or will be."""
-    existing = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
+    existing = next((parent for parent in (folder, *folder.parents) if os.path.exists(parent)), folder)
     return shutil.disk_usage(existing).free
 
 

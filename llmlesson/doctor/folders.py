@@ -15,7 +15,7 @@ def short(path: str | Path) -> str:
 
 def write_error(folder: Path) -> str | None:
     """Why no file can be made in `folder`, or where it would be made; None if one can. Leaves nothing behind."""
-    existing = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
+    existing = next((parent for parent in (folder, *folder.parents) if os.path.exists(parent)), folder)
     try:
         # Tried, since permission bits don't tell of read-only disks, Windows' access lists, or a user who may all.
         with tempfile.TemporaryFile(dir=existing):

@@ -76,13 +76,14 @@ def cache() -> Finding:
     folder = model_folder.parent
     if not fetch.readable(model_folder):
         return hidden("cache folder", model_folder)
-    error, free, needed = write_error(folder), fetch.free_space(folder), fetch.MODEL.disk_needed
+    error, is_cached = write_error(folder), fetch.is_cached()
+    if error and not is_cached:
+        return problem("cache folder", f"{short(folder)} cannot be written ({error})", other_folder())
+    free, needed = fetch.free_space(folder), fetch.MODEL.disk_needed
     space = f"{free / 1e9:.1f} GB free"
-    if fetch.is_cached():
+    if is_cached:
         shared = ", read-only, which is fine now" if error else ""
         return ok("cache folder", f"{short(folder)} ({space}{shared})")
-    if error:
-        return problem("cache folder", f"{short(folder)} cannot be written ({error})", other_folder())
     if free < needed:
         what = f"{short(folder)}: {free / MB:.0f} MB are free, fetching the model needs {needed / MB:.0f} MB"
         return problem("cache folder", what, other_folder())

@@ -90,6 +90,15 @@ def test_a_folder_that_fetch_refuses(monkeypatch):
     assert not model.is_here()
 
 
+def test_a_folder_on_a_drive_that_is_not_there(tmp_path, monkeypatch):
+    """Only Windows has such: elsewhere there is always the root folder."""
+    monkeypatch.setenv("LLMLESSON_HOME", str(tmp_path / "drive"))
+    monkeypatch.setattr("os.path.exists", lambda path: False)
+    finding = model.cache()
+    assert finding.status == "problem"
+    assert "cannot be written (No such file" in finding.what
+
+
 def test_a_folder_of_somebody_who_lets_nobody_look(folder, monkeypatch):
     assert model.is_here()
     monkeypatch.setattr(fetch, "readable", lambda path: False)
