@@ -7,9 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,12 +54,8 @@ def run_server(folder: Path, scratch: Path) -> Iterator[Server]:
 
     Raises RuntimeError with the server's log when it does not come up.
     """
-    config = scratch / "config"
-    (config / "labconfig").mkdir(parents=True)
-    (config / "labconfig" / "page_config.json").write_text(json.dumps(PAGE_CONFIG))
-    (config / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
     folders = {
-        "JUPYTER_CONFIG_DIR": config,
+        "JUPYTER_CONFIG_DIR": write_settings(scratch),
         "JUPYTER_DATA_DIR": scratch / "data",
         "JUPYTER_RUNTIME_DIR": scratch / "runtime",
         "JUPYTERLAB_WORKSPACES_DIR": scratch / "workspaces",
@@ -93,10 +88,19 @@ def run_server(folder: Path, scratch: Path) -> Iterator[Server]:
             stderr=subprocess.STDOUT,
         )
         try:
-            wait_until_up(server, process)
+            wait_until_up(process, lambda: server.request("GET", "api/status"), log)
             yield server
         finally:
             stop(process)
+
+
+def write_settings(scratch: Path) -> Path:
+    """JupyterLab's settings for the tests, below a new folder of `scratch` that is returned."""
+    config = scratch / "config"
+    (config / "labconfig").mkdir(parents=True)
+    (config / "labconfig" / "page_config.json").write_text(json.dumps(PAGE_CONFIG))
+    (config / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
+    return config
 
 
 def free_port() -> int:
@@ -106,28 +110,30 @@ def free_port() -> int:
     return port
 
 
-def wait_until_up(server: Server, process: subprocess.Popen[bytes]) -> None:
+def wait_until_up(process: subprocess.Popen[bytes], ask: Callable[[], object], log: Path) -> None:
+    """Until the server answers `ask`. Raises RuntimeError with its log where it ends before, or never does."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            server.request("GET", "api/status")
+            ask()
             return
-        except (urllib.error.URLError, OSError):
+        except OSError:
             time.sleep(0.2)
-    raise RuntimeError(f"JupyterLab did not start:\n{server.log.read_text(errors='replace')[-4000:]}")
+    raise RuntimeError(f"The server did not start:\n{log.read_text(errors='replace')[-4000:]}")
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Asks the server to end (it ends its kernels first); what is still there after that is killed."""
+def stop(process: subprocess.Popen[bytes], seconds: float = STOP_SECONDS) -> list[str]:
+    """Asks the server to end, which ends what it started. Kills and returns what is still there after that."""
     family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     assert process.stdin is not None
     process.stdin.close()
     try:
-        process.wait(STOP_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        family.append(psutil.Process(process.pid))
     _, alive = psutil.wait_procs(family, timeout=5)
+    left = [f"{child.pid} {child.name()}" for child in alive]
     for child in alive:
         child.kill()
     psutil.wait_procs(alive, timeout=5)
+    return left

@@ -6,19 +6,15 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-from browser.server import PAGE_CONFIG, SETTINGS, free_port
+from browser.server import free_port, stop, wait_until_up, write_settings
 
 from llmlesson.fetch import ensure_default_model
 
-START_SECONDS = 120
 STOP_SECONDS = 60
 TESTS = Path(__file__).resolve().parents[1]
 FIRST_UID = 61_000  # of nobody, on the usual systems
@@ -47,9 +43,7 @@ def run_hub(scratch: Path) -> Iterator[Hub]:
 
     Raises RuntimeError with the log when it does not come up, or when a process outlives it.
     """
-    (scratch / "config" / "labconfig").mkdir(parents=True)
-    (scratch / "config" / "labconfig" / "page_config.json").write_text(json.dumps(PAGE_CONFIG))
-    (scratch / "config" / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
+    write_settings(scratch)
     url, password = f"http://127.0.0.1:{free_port()}/", secrets.token_hex(8)
     hub = Hub(url, password, scratch)
     shutil.copytree(ensure_default_model(), hub.model / "models" / "smollm2-135m")
@@ -75,10 +69,10 @@ def run_hub(scratch: Path) -> Iterator[Hub]:
             stderr=subprocess.STDOUT,
         )
         try:
-            wait_until_up(hub, process)
+            wait_until_up(process, lambda: urllib.request.urlopen(f"{url}hub/health", timeout=10).close(), hub.log)
             yield hub
         finally:
-            left = stop(process)
+            left = stop(process, STOP_SECONDS)
             for path in (hub.model, *hub.model.rglob("*")):
                 path.chmod(0o755)
     if left:
@@ -96,31 +90,3 @@ def way_to_become(scratch: Path) -> list[str]:
         if tried.returncode == 0:
             return way
     return []
-
-
-def wait_until_up(hub: Hub, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{hub.url}hub/health", timeout=10):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise RuntimeError(f"JupyterHub did not start:\n{hub.log.read_text(errors='replace')[-4000:]}")
-
-
-def stop(process: subprocess.Popen[bytes]) -> list[str]:
-    """Asks the hub to end, which ends the servers and the proxy. Kills and returns what is still there after that."""
-    family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        family.append(psutil.Process(process.pid))
-    _, alive = psutil.wait_procs(family, timeout=5)
-    left = [f"{child.pid} {child.name()}" for child in alive]
-    for child in alive:
-        child.kill()
-    psutil.wait_procs(alive, timeout=5)
-    return left
