@@ -96,26 +96,42 @@ def test_links_lead_to_the_other_copies(copies):
     assert files + "glossary.md" in seen
 
 
-def test_the_tool_refuses_what_makes_no_sense(tmp_path):
+def test_the_tool_refuses_what_is_no_repository(tmp_path):
     assert "is not OWNER/REPOSITORY" in convert("https://github.com/some/repo", tmp_path).stderr
 
-    checkout = tmp_path / "checkout"
-    shutil.copytree(ROOT / "notebooks", checkout / "notebooks")
-    shutil.copytree(ROOT / "tools", checkout / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "tools/colab.py", "some/repo", "notebooks"]
-    assert subprocess.run(command, cwd=checkout).returncode == 0
-    again = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
-    assert again.returncode == 2
-    assert "00_start_here.ipynb: it has the cell for Colab already" in again.stderr
+
+NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}  # such as one to sign commits
 
 
-def test_the_workflow_publishes_to_the_branch_that_the_copies_name():
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", folder, "-c", "user.name=T", "-c", "user.email=t@example.org", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8", env=os.environ | NO_SETTINGS).stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the workflow runs on Linux")
+def test_the_workflow_publishes_the_copies_anew_at_each_push(tmp_path):
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
     workflow = yaml.safe_load((ROOT / ".github/workflows/colab.yml").read_text(encoding="utf-8"))
     script = workflow["jobs"]["publish"]["steps"][-1]["run"]
-    named = re.search(r'^BRANCH = "(\w+)"', TOOL.read_text(encoding="utf-8"), re.MULTILINE)[1]
-    assert f"HEAD:refs/heads/{named}" in script
-    if os.name != "nt":
-        assert subprocess.run(["bash", "-n", "-c", script]).returncode == 0
+    origin, checkout = tmp_path / "origin", tmp_path / "checkout"
+    for folder in ("notebooks", "tools"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    subprocess.run(["git", "init", "-q", "--bare", origin], check=True)
+    git(checkout, "init", "-q", "-b", "main")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-q", "-m", "course")
+    git(checkout, "remote", "add", "origin", str(origin))
+    environ = os.environ | NO_SETTINGS | {"GITHUB_REPOSITORY": "some-one/a.course", "GITHUB_SHA": "0123abc"}
+    for _ in range(2):  # the second one has nothing new to say, and replaces the first
+        git(checkout, "checkout", "-q", "--detach", "main")
+        subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ, check=True)
+        assert git(origin, "log", "--format=%s", "colab") == "Lessons for Colab, from 0123abc\ncourse\n"
+    assert "a.course@colab" in git(origin, "show", "colab:notebooks/00_start_here.ipynb")
+
+    again = subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ, capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "00_start_here.ipynb: it has the cell for Colab already" in again.stderr
 
 
 def test_outside_colab_the_cell_does_nothing(cell, monkeypatch, capsys):
@@ -184,9 +200,9 @@ def github(tmp_path, monkeypatch):
         build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
         (repository / "pyproject.toml").write_text(build, encoding="utf-8")
         (repository / "backend.py").write_text(BACKEND.replace("{needs}", needs), encoding="utf-8")
-        git = ["git", "-C", str(repository), "-c", "user.name=T", "-c", "user.email=t@example.org"]
-        for command in (["init", "-q", "-b", "colab"], ["add", "."], ["commit", "-q", "-m", "course"]):
-            subprocess.run([*git, *command], check=True)
+        git(repository, "init", "-q", "-b", "colab")
+        git(repository, "add", ".")
+        git(repository, "commit", "-q", "-m", "course")
 
     return publish
 
