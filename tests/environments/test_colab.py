@@ -105,7 +105,8 @@ NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 def git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", folder, "-c", "user.name=T", "-c", "user.email=t@example.org", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8", env=os.environ | NO_SETTINGS).stdout
+    environ = os.environ | NO_SETTINGS
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8", env=environ).stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the workflow runs on Linux")
@@ -122,11 +123,11 @@ def test_the_workflow_publishes_the_copies_anew_at_each_push(tmp_path):
     git(checkout, "add", ".")
     git(checkout, "commit", "-q", "-m", "course")
     git(checkout, "remote", "add", "origin", str(origin))
-    environ = os.environ | NO_SETTINGS | {"GITHUB_REPOSITORY": "some-one/a.course", "GITHUB_SHA": "0123abc"}
-    for _ in range(2):  # the second one has nothing new to say, and replaces the first
+    environ = os.environ | NO_SETTINGS | {"GITHUB_REPOSITORY": "some-one/a.course"}
+    for sha in ("first", "second"):  # with the same lessons
         git(checkout, "checkout", "-q", "--detach", "main")
-        subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ, check=True)
-        assert git(origin, "log", "--format=%s", "colab") == "Lessons for Colab, from 0123abc\ncourse\n"
+        subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ | {"GITHUB_SHA": sha}, check=True)
+        assert git(origin, "log", "--format=%s", "colab") == f"Lessons for Colab, from {sha}\ncourse\n"
     assert "a.course@colab" in git(origin, "show", "colab:notebooks/00_start_here.ipynb")
 
     again = subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ, capture_output=True, text=True)
