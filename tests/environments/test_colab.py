@@ -116,7 +116,7 @@ def test_the_workflow_publishes_the_copies_anew_at_each_push(tmp_path):
     workflow = yaml.safe_load((ROOT / ".github/workflows/colab.yml").read_text(encoding="utf-8"))
     script = workflow["jobs"]["publish"]["steps"][-1]["run"]
     origin, checkout = tmp_path / "origin", tmp_path / "checkout"
-    for folder in ("notebooks", "tools"):
+    for folder in (".github", "notebooks", "tools"):
         shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     subprocess.run(["git", "init", "-q", "--bare", origin], check=True)
     git(checkout, "init", "-q", "-b", "main")
@@ -128,6 +128,7 @@ def test_the_workflow_publishes_the_copies_anew_at_each_push(tmp_path):
         git(checkout, "checkout", "-q", "--detach", "main")
         subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ | {"GITHUB_SHA": sha}, check=True)
         assert git(origin, "log", "--format=%s", "colab") == f"Lessons for Colab, from {sha}\ncourse\n"
+    assert ".github" not in git(origin, "ls-tree", "--name-only", "colab").split()
     assert "a.course@colab" in git(origin, "show", "colab:notebooks/00_start_here.ipynb")
 
     again = subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ, capture_output=True, text=True)
