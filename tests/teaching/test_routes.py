@@ -108,6 +108,8 @@ def test_commands_exist(name):
     lines = [line.strip() for line in blocks.splitlines()] + re.findall(r"`(llmlesson [^`]+)`", text)
     for line in (line for line in lines if line and not line.startswith("#")):
         program, *arguments = shlex.split(line)
+        # pip download packs a local package's whole folder, with .venv and what it has collected, without end.
+        assert arguments[:3] != ["download", "-r", "requirements.txt"]
         if program == "llmlesson":
             build_parser().parse_args(arguments)
         elif program == "python":
