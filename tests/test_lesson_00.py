@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,5 @@ def test_the_two_commands():
         "pip install -r requirements-dev.txt && pytest",
     ):
         assert f"\n{command}\n" in README
+    [torch] = re.findall(r"`(torch==[^`]+)`", README)
+    assert torch in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
