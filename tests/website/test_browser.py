@@ -1,5 +1,6 @@
 """The built pages in Chromium: nothing from elsewhere, no error, search, and no barrier that axe finds."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -134,3 +135,9 @@ def test_keyboard_skips_the_navigation(page: Page, address: str):
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+def test_a_lesson_plan_is_printed_on_two_sides(page: Page, address: str):
+    page.goto(f"{address}docs/lesson-plans.html")
+    plans = page.locator("#lesson-plans > section").count()
+    assert len(re.findall(rb"/Type /Page\b", page.pdf(format="A4"))) == 1 + 2 * plans
