@@ -1,4 +1,4 @@
-"""JupyterLab's settings on Binder and in the classroom image."""
+"""JupyterLab's settings on Binder, in the classroom image and on The Littlest JupyterHub (binder/postBuild)."""
 
 from typing import Any
 

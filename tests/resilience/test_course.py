@@ -116,6 +116,7 @@ def test_lesson(name: str, run_inside: Callable[..., dict[str, object]], tmp_pat
     report = run_inside(str(HERE / "run_lesson.py"), name)
     print(name, report)
     assert report["failed"] == "", f"{name}, {report['failed']}"
+    assert report["peak_bytes"] < MEMORY  # also where no limit could be set
 
 
 def test_jupyterlab_opens_runs_and_saves_a_lesson(run_inside: Callable[..., dict[str, object]], tmp_path: Path) -> None:
