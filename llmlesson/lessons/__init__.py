@@ -1,11 +1,12 @@
 """The exercises of the lessons: `check` an answer, get a `hint`, see a `solution`.
 
-    lessons.check("apply-merge", apply_merge)    # runs your function on cases and says what came out
-    lessons.hint("apply-merge")                  # two hints, folded
-    lessons.solution("apply-merge")              # ours, folded
+    lessons.use(engine)                              # the engine of this lesson, which checks ask too
+    lessons.check("best-merge", apply_best_merge)    # runs your function on cases and says what came out
+    lessons.hint("best-merge")                       # two hints, folded
+    lessons.solution("best-merge")                   # ours, folded
 
 To add an exercise, write one file, `llmlesson/lessons/exercises/<name_with_underscores>.py`; nothing else needs to know
-of it. It defines `EXERCISE = Exercise(...)` (see `llmlesson.lessons.exercise`, and `exercises/apply_merge.py` as a
+of it. It defines `EXERCISE = Exercise(...)` (see `llmlesson.lessons.exercise`, and `exercises/best_merge.py` as a
 pattern), where each answer is the source of one function of the same name and parameters:
 
 - `lesson`: "01", the number that its notebook's name begins with;
@@ -32,5 +33,6 @@ fixed cases by heart fails, and that the notebook's stub is the package's.
 
 from llmlesson.lessons.checking import check
 from llmlesson.lessons.help import hint, solution
+from llmlesson.lessons.real import use
 
-__all__ = ["check", "hint", "solution"]
+__all__ = ["check", "hint", "solution", "use"]

@@ -31,6 +31,17 @@ BUGS = {
     "window": f"Only the last {WINDOW} positions are kept.",
     "swapped": "K and V of one head change places, in one layer.",
 }
+# What each puts in place of the right line; `ToyEngine.read` has the same lines, each behind its switch.
+LINES = {
+    "restart": "positions = torch.arange(len(ids), device=self.device)",
+    "late": "positions = positions + 1",
+    "own-token": "visible = everyone.tril(length - len(ids) - 1)",
+    "top-left": "visible = everyone.tril()",
+    "unrotated": "stored = torch.cat((self.keys[index], k), dim=1)",
+    "again": "ids = self.ids",
+    "window": "self.keys[index], self.values[index] = stored[:, -WINDOW:], values[:, -WINDOW:]",
+    "swapped": "k[0], v[0] = v[0].clone(), k[0].clone()",
+}
 
 
 class ToyEngine:

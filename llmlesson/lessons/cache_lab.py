@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,7 @@ from torch import Tensor
 
 from llmlesson.engine import Engine
 from llmlesson.errors import LessonError
-from llmlesson.lessons import broken_cache
-from llmlesson.lessons.broken_cache import BUGS, ToyEngine
+from llmlesson.lessons.broken_cache import BUGS, LINES, ToyEngine
 from llmlesson.views import cache_lab as view
 from llmlesson.views.exercise import report_html, report_text
 
@@ -124,7 +122,7 @@ class CacheLab:
             return "open", "not done yet"
         true = PATIENTS[patient]
         if guess == true:
-            return "right", f"{BUGS[true]} The line: {line_of(true)}"
+            return "right", f"{BUGS[true]} The line: {LINES[true]}"
         seen, would = self.symptoms(true).signs(), self.symptoms(guess).signs()
         sign = next(key for key in seen if seen[key] != would[key])
         return "wrong", f"Not {guess!r}. With it, “{sign}” would say: {would[sign]}. Here it says: {seen[sign]}."
@@ -234,13 +232,6 @@ class Verdict(_Shown):
     def _rows(self) -> list[tuple[str, str]]:
         signs = {"right": "✓", "wrong": "✗", "open": "○"}
         return [(f"{signs[result]} {name}", text) for name, (result, text) in self.patients.items()]
-
-
-def line_of(bug: str) -> str:
-    """The line of the toy engine that a bug changes."""
-    lines = inspect.getsource(broken_cache).splitlines()
-    switch = next(i for i, line in enumerate(lines) if f'self.bug == "{bug}"' in line)
-    return lines[switch + 1].strip()
 
 
 def _wrong(ours: Tensor, right: Tensor) -> list[int]:

@@ -10,7 +10,7 @@ from functools import wraps
 from types import CodeType
 from typing import Any
 
-from llmlesson.lessons.compare import a, copied, difference, unchanged
+from llmlesson.lessons.compare import copied, difference, type_in_words, unchanged
 from llmlesson.lessons.exercise import Case, Exercise, Function, find_exercise
 from llmlesson.lessons.report import Failure, Report
 
@@ -153,7 +153,7 @@ def _failure(exercise: Exercise, case: Case, number: int, outcome: _Outcome, mea
 def _not_a_function(exercise: Exercise, given: Any) -> Failure:
     name = exercise.function_name
     return Failure(
-        problem=f"It is no function but {a(given)}.",
+        problem=f"It is no function but {type_in_words(given)}.",
         means=f"Pass the function itself, without calling it: {name}, not {name}(…).",
     )
 

@@ -73,7 +73,7 @@ def _scalar_difference(expected: Any, got: Any, tolerance: float) -> str | None:
     if type(expected) is int and isinstance(got, float) and got == expected:
         return "The value is right, but it is a float where a whole number (int) is expected."
     if type(got) is not type(expected):
-        return _wrong_type(a(expected), got)
+        return _wrong_type(type_in_words(expected), got)
     return None if got == expected else "The values differ."
 
 
@@ -98,7 +98,7 @@ def _sequence_difference(expected: list[Any] | tuple[Any, ...], got: Any, tolera
     if isinstance(got, Iterator):
         return f"It is a {type(got).__name__}, which has computed nothing yet: put list(...) around it."
     if not isinstance(got, SEQUENCES):
-        return _wrong_type(a(expected), got)
+        return _wrong_type(type_in_words(expected), got)
     for index, (e, g) in enumerate(zip(expected, got, strict=False)):
         inner = difference(e, g, tolerance)
         if inner is not None:
@@ -122,10 +122,10 @@ def _dict_difference(expected: dict[Any, Any], got: Any, tolerance: float) -> st
 
 
 def _wrong_type(expected: str, got: Any) -> str:
-    return f"It is {a(got)}, where {expected} is expected."
+    return f"It is {type_in_words(got)}, where {expected} is expected."
 
 
-def a(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """Its type, to stand in a sentence: "a list", "an int"."""
     if value is None:
         return "None"

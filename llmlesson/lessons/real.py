@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from functools import cache
 
 import torch
@@ -13,16 +11,39 @@ from llmlesson.engine.checkpoint import read_json
 from llmlesson.engine.engine import Engine
 from llmlesson.engine.load import DEFAULT_MODEL, find_folder, load
 from llmlesson.engine.tokenizer import Tokenizer
+from llmlesson.errors import LessonError
+
+_in_use: Engine | None = None  # what the lesson named with `use`
+
+
+def use(engine: Engine) -> None:
+    """Say once which engine a lesson works with: its checks then need no second one in memory.
+
+    Checks on real tensors compare with the default model on a CPU in float32. An engine of another kind serves
+    `my_engine`, and the checks load their own when they need it. Raises LessonError for what is no engine.
+    """
+    global _in_use
+    if not isinstance(engine, Engine):
+        raise LessonError(
+            f"lessons.use() takes an engine, not {type(engine).__name__}. llmlesson.load() makes one: "
+            "engine = llmlesson.load(), then lessons.use(engine)."
+        )
+    _in_use = engine
+
+
+def engine_in_use() -> Engine:
+    """The lesson's engine; where it named none, the default model, loaded once."""
+    return _in_use or _loaded()
 
 
 def real_engine() -> Engine:
-    """The default model on the CPU in float32: one that is already loaded, as by the lesson, else loaded now, once."""
-    return next((engine for engine in _live_engines() if _is_plain(engine)), None) or _loaded()
+    """The default model on the CPU in float32: the lesson's where it is one, else loaded now, once."""
+    return _in_use if _in_use is not None and _is_plain(_in_use) else _loaded()
 
 
 def real_tokenizer() -> Tokenizer:
     """The default model's tokenizer, which is there sooner than the model where none is loaded."""
-    return next((engine.tokenizer for engine in _live_engines()), None) or _tokenizer()
+    return _in_use.tokenizer if _in_use is not None and _in_use.name == DEFAULT_MODEL else _tokenizer()
 
 
 @cache
@@ -32,13 +53,13 @@ def real_merges() -> dict[tuple[str, str], int]:
     return {(left, right): rank for rank, (left, right) in enumerate(content["model"]["merges"])}
 
 
-def _live_engines() -> Iterator[Engine]:
-    # Looked up among the live objects, so that `check` needs no further argument and `load` no list of its results.
-    return (thing for thing in gc.get_objects() if type(thing) is Engine and thing.name == DEFAULT_MODEL)
-
-
 def _is_plain(engine: Engine) -> bool:
-    return engine.device.type == "cpu" and engine.dtype == torch.float32 and isinstance(engine.model.head, Tensor)
+    return (
+        engine.name == DEFAULT_MODEL
+        and engine.device.type == "cpu"
+        and engine.dtype == torch.float32
+        and isinstance(engine.model.head, Tensor)
+    )
 
 
 @cache

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import tokenizers
 
+from llmlesson.engine.byte_level import spelled_bytes
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
 from llmlesson.views.tokens import Chip, shown
@@ -91,7 +92,7 @@ class Rules:
     def raw(self, symbol: str) -> bytes:
         """The bytes that a symbol stands for."""
         if self.byte_level:
-            return bytes(_BYTE_OF[char] for char in symbol)
+            return spelled_bytes(symbol)
         if self.byte_fallback and len(symbol) == 6 and symbol.startswith("<0x"):
             return bytes([int(symbol[3:5], 16)])
         return symbol.replace("▁", " ").encode()
@@ -193,13 +194,3 @@ def rules_of(tokenizer: Tokenizer) -> Rules:
             whole_words=model["ignore_merges"],
         )
     return _rules[tokenizer]
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's spelling of bytes: a printable byte is its own character, the others are those from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
-
-
-_BYTE_OF = _byte_alphabet()

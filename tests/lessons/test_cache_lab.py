@@ -1,11 +1,13 @@
 """The toy engine: right without a bug; with each, wrong in its own way, some loud, some silent for many tokens."""
 
+import inspect
+
 import pytest
 import torch
 
 from llmlesson import LessonError
-from llmlesson.lessons.broken_cache import BUGS, WINDOW, ToyEngine
-from llmlesson.lessons.cache_lab import PATIENTS, STEPS, WRONG_LOGIT, CacheLab, line_of
+from llmlesson.lessons.broken_cache import BUGS, LINES, WINDOW, ToyEngine
+from llmlesson.lessons.cache_lab import PATIENTS, STEPS, WRONG_LOGIT, CacheLab
 from llmlesson.lessons.real import real_engine
 
 
@@ -37,9 +39,12 @@ def test_without_a_bug_there_are_no_symptoms(lab):
 
 
 def test_every_bug_changes_a_line_of_its_own():
-    lines = {line_of(bug) for bug in BUGS}
-    assert len(lines) == len(BUGS)
-    assert line_of("restart") == "positions = torch.arange(len(ids), device=self.device)"
+    assert list(LINES) == list(BUGS)
+    assert len(set(LINES.values())) == len(BUGS)
+    source = [line.strip() for line in inspect.getsource(ToyEngine.read).splitlines()]
+    for bug, line in LINES.items():
+        [switch] = [i for i, text in enumerate(source) if f'self.bug == "{bug}"' in text]
+        assert source[switch + 1] == line
 
 
 def test_every_bug_has_a_patient_and_symptoms_of_its_own(signs):
@@ -112,7 +117,7 @@ def test_the_signs_hang_on_no_tie(lab):
 def test_a_diagnosis_is_checked(lab):
     right = lab.check(PATIENTS)
     assert right.passed
-    assert all(line_of(bug) in repr(right) for bug in BUGS)
+    assert all(line in repr(right) for line in LINES.values())
     some = lab.check({"A": "again", "E": "restart", "F": ...})
     assert not some.passed
     assert [result for result, _ in some.patients.values()] == ["right", *["open"] * 3, "wrong", *["open"] * 3]

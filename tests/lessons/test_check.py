@@ -1,16 +1,18 @@
 """What `check` does with functions that no list of mistakes foresees, on an exercise made up for it."""
 
+import copy
 import random
 import re
 
 import pytest
 import torch
 
-import llmlesson
-from llmlesson.lessons import checking
+from llmlesson import LessonError, lessons
+from llmlesson.lessons import checking, real
 from llmlesson.lessons.compare import difference, unchanged
 from llmlesson.lessons.exercise import Case, Exercise, Mistake, find_exercise
 from llmlesson.lessons.real import real_engine, real_tokenizer
+from llmlesson.lessons.rounded import in_bfloat16
 from llmlesson.views.exercise import shown
 
 
@@ -217,10 +219,29 @@ def test_values_are_shown_in_a_few_lines():
     assert all(len(shown(value)) <= 400 for value in large)
 
 
-def test_the_engine_that_is_loaded_is_used_again():
-    loaded = llmlesson.load(device="cpu")
-    assert real_engine() is loaded
-    assert real_tokenizer() is loaded.tokenizer
+def test_the_engine_that_a_lesson_names_is_used(monkeypatch):
+    monkeypatch.setattr(real, "_in_use", None)
+    named = copy.copy(real_engine())
+    lessons.use(named)
+    assert real_engine() is named
+    assert real_tokenizer() is named.tokenizer
+    assert real.engine_in_use() is named
+
+
+def test_an_engine_that_checks_cannot_compare_with_is_not_used_for_them(monkeypatch):
+    plain = real_engine()
+    monkeypatch.setattr(real, "_in_use", None)
+    another = copy.copy(plain)
+    another.name = "another"
+    for other in (in_bfloat16(plain), another):
+        lessons.use(other)
+        assert real_engine() is not other
+        assert real.engine_in_use() is other
+
+
+def test_only_an_engine_can_be_named():
+    with pytest.raises(LessonError, match="takes an engine, not str"):
+        lessons.use("smollm2-135m")
 
 
 def test_an_input_that_only_the_check_uses_has_its_name():

@@ -6,6 +6,7 @@ import codecs
 import random
 from collections.abc import Iterator
 
+from llmlesson.engine.byte_level import spelled_bytes
 from llmlesson.lessons.exercise import Case, Exercise, Mistake
 from llmlesson.lessons.real import real_tokenizer
 
@@ -107,7 +108,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
         yield from stream([data[:first], data[first:second], data[second:]], "random")
     tokenizer = real_tokenizer()
     for text in ("naïve 日本語!", "👩‍🚀 → 🚀"):
-        yield from stream([token_bytes(tokenizer.token(i)) for i in tokenizer.encode(text)], "real model")
+        yield from stream([spelled_bytes(tokenizer.token(i)) for i in tokenizer.encode(text)], "real model")
 
 
 def stream(pieces: list[bytes], origin: str) -> Iterator[Case]:
@@ -116,14 +117,6 @@ def stream(pieces: list[bytes], origin: str) -> Iterator[Case]:
     for piece in pieces:
         waiting = decoder.getstate()[0]
         yield Case((waiting, piece), (decoder.decode(piece), decoder.getstate()[0]), origin=origin)
-
-
-def token_bytes(token: str) -> bytes:
-    """The bytes of a token in a byte-level vocabulary, which spells bytes that can't be printed from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    byte_of = {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
-    return bytes(byte_of[character] for character in token)
 
 
 EXERCISE = Exercise(
