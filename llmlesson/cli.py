@@ -1,8 +1,4 @@
-"""`llmlesson run | fetch | …`: each subcommand lives beside what it drives and adds itself here.
-
-A subcommand module has `add_parser(subparsers)`, which sets `run=` to a function from the parsed
-arguments to an exit status. It imports torch only inside that function, so that `--help` is quick.
-"""
+"""`llmlesson run | fetch | …`: reads the command line and runs one of the commands."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from llmlesson import __version__, bench_cli, doctor_cli, fetch_cli, run_cli
+from llmlesson import __version__
+from llmlesson.commands import COMMANDS
 from llmlesson.errors import LessonError
-from llmlesson.sizing import cli as size_cli
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -25,11 +21,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"llmlesson {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run_cli.add_parser(subparsers)
-    fetch_cli.add_parser(subparsers)
-    size_cli.add_parser(subparsers)
-    bench_cli.add_parser(subparsers)
-    doctor_cli.add_parser(subparsers)
+    for command in COMMANDS:
+        command.add_parser(subparsers)
     return parser
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llmlesson.download import MB, SMOLLM2_135M
-from llmlesson.fetch import ensure_default_model
+from llmlesson.files.download import MB, SMOLLM2_135M
+from llmlesson.files.fetch import ensure_default_model
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = json.loads((ROOT / "notebooks" / "00_start_here.ipynb").read_text(encoding="utf-8"))

@@ -6,12 +6,12 @@ import os
 import tempfile
 from pathlib import Path
 
-from llmlesson import fetch
 from llmlesson.doctor.commands import set_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.doctor.folders import short, write_error
-from llmlesson.download import MB
 from llmlesson.errors import LessonError
+from llmlesson.files import fetch
+from llmlesson.files.download import MB
 
 
 def model() -> Finding:

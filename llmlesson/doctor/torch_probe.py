@@ -33,7 +33,7 @@ def probe() -> dict[str, Any]:
             facts["gpu_error"] = first_line(error)
     facts["warnings"] = [first_line(warning.message) for warning in caught]
     try:
-        for module in ("llmlesson.engine", "llmlesson.widgets", "llmlesson.gguf_model"):
+        for module in ("llmlesson.engine", "llmlesson.widgets", "llmlesson.files.gguf_model"):
             import_module(module)
     except Exception as error:
         facts["engine_error"] = first_line(error)

@@ -13,7 +13,7 @@ from llmlesson.engine.engine import Engine
 from llmlesson.engine.threads import choose_threads
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
-from llmlesson.fetch import ensure_default_model
+from llmlesson.files.fetch import ensure_default_model
 
 DEFAULT_MODEL = "smollm2-135m"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}

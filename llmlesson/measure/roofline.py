@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from llmlesson.fetch import default_model_folder
+from llmlesson.files.fetch import default_model_folder
 from llmlesson.measure.cost import Cost
 from llmlesson.measure.machine import device_name
 from llmlesson.measure.timing import Stopwatch

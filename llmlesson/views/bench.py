@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import plotly.graph_objects as go
 
-from llmlesson.measure.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
+from llmlesson.benchmark.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
 from llmlesson.measure.timing import Sample
 from llmlesson.views.roofline import COLOURS, GREY, roofline_figure, style
 from llmlesson.views.text import escape

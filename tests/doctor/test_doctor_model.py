@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from llmlesson import fetch
 from llmlesson.doctor import model
 from llmlesson.doctor.folders import short, write_error
+from llmlesson.files import fetch
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from llmlesson import fetch
 from llmlesson.doctor import network
+from llmlesson.files import fetch
 
 VARIABLES = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
 

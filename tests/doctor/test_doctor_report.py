@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 import llmlesson.doctor
-from llmlesson import cli, doctor_cli
+from llmlesson import cli
+from llmlesson.commands.doctor import has_colour
 from llmlesson.doctor import checks, gpu, model, processor
 from llmlesson.doctor.finding import ok, problem, warning
 from llmlesson.doctor.report import to_text
@@ -131,7 +132,7 @@ def test_when_there_is_colour(monkeypatch, terminal, variables, expected):
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
     for name, value in ({"NO_COLOR": None, "TERM": "xterm", "WT_SESSION": "1"} | variables).items():
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    assert doctor_cli.has_colour() == expected
+    assert has_colour() == expected
 
 
 @pytest.fixture

@@ -57,7 +57,9 @@ def test_what_cannot_be_shown_is_replaced(encoding, monkeypatch):
 def test_json_says_all_in_ascii(monkeypatch):
     """It is read by programs, and nothing in it may be lost on the way."""
     answer = {"step": "🍵"}
-    monkeypatch.setattr(cli.run_cli, "summarize", lambda *args: {"finish_reason": "eos", "model": answer["step"]})
+    monkeypatch.setattr(
+        "llmlesson.commands.run.summarize", lambda *args: {"finish_reason": "eos", "model": answer["step"]}
+    )
     engine = type("Engine", (), {"prompt_ids": lambda *args, **kwargs: [], "stream": lambda *args, **kwargs: []})
     monkeypatch.setattr("llmlesson.load", lambda *args, **kwargs: engine())
     text = run(["run", "--json", "Hello"], "ascii", monkeypatch)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from browser.server import free_port, stop, wait_until_up, write_settings
 
-from llmlesson.fetch import ensure_default_model
+from llmlesson.files.fetch import ensure_default_model
 
 STOP_SECONDS = 60
 TESTS = Path(__file__).resolve().parents[1]

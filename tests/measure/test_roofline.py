@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from measure.reports import PEAKS
+from benchmark.reports import PEAKS
 
 from llmlesson.measure import cost, roofline
 

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from llmlesson.fetch import default_model_folder, ensure_default_model
+from llmlesson.files.fetch import default_model_folder, ensure_default_model
 from resilience.hard import HERE, Hard, clean_environment, hard_conditions
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"

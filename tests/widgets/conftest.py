@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fetch import tiny_model
+from files import tiny_model
 from ipywidgets.widgets.widget import _instances
 
 import llmlesson
-from llmlesson import gguf_model
 from llmlesson.engine.tokenizer import Tokenizer
-from llmlesson.fetch import ensure_default_model
+from llmlesson.files import gguf_model
+from llmlesson.files.fetch import ensure_default_model
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from llmlesson.download import Source
+from llmlesson.files.download import Source
 
 HERE = Path(__file__).parent
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN = 96, 2, 6, 2, 16, 64

@@ -11,8 +11,8 @@ import tiny_model
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from llmlesson.fetch import ensure_default_model
-from llmlesson.gguf_model import convert
+from llmlesson.files.fetch import ensure_default_model
+from llmlesson.files.gguf_model import convert
 
 VECTORS = Path(__file__).parents[1] / "data" / "tokenizer_vectors.json"
 
@@ -75,7 +75,7 @@ def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_conversion_needs_no_torch() -> None:
-    code = "import sys, llmlesson.gguf_model; print({'torch', 'transformers', 'accelerate'} & set(sys.modules))"
+    code = "import sys, llmlesson.files.gguf_model; print({'torch', 'transformers', 'accelerate'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 

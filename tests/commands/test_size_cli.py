@@ -37,10 +37,10 @@ def test_verify_finds_equal_layers(capsys):
 
 
 def test_verify_reports_a_layer_that_differs(capsys, monkeypatch):
-    from llmlesson.sizing import cli
+    from llmlesson.commands import size
 
-    honest = cli.measure
-    monkeypatch.setattr(cli, "measure", lambda name, tokens, *rest: honest(name, tokens + 1, *rest))
+    honest = size.measure
+    monkeypatch.setattr(size, "measure", lambda name, tokens, *rest: honest(name, tokens + 1, *rest))
     status, out, _ = run(capsys, "SmolLM2-135M", "--tokens", "50", "--verify")
     assert status == 1
     assert "NOT verified" in out

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.tiny import COMMON
 
+from llmlesson.benchmark.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
 from llmlesson.engine.config import parse_config
 from llmlesson.measure import cost
-from llmlesson.measure.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
 from llmlesson.measure.roofline import Roofline
 from llmlesson.measure.timing import Sample
 

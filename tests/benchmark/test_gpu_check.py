@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 import llmlesson
-from llmlesson.measure import gpu_check
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
+SPEC = importlib.util.spec_from_file_location("gpu_check", TOOL)
+assert SPEC is not None
+assert SPEC.loader is not None
+gpu_check = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(gpu_check)
 
 
 @pytest.fixture(scope="module")

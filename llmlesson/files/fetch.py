@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from llmlesson.download import MB, SMOLLM2_135M, download, find_file, is_disk_full, open_file, sha256_of
 from llmlesson.errors import LessonError
+from llmlesson.files.download import MB, SMOLLM2_135M, download, find_file, is_disk_full, open_file, sha256_of
 
 MODEL = SMOLLM2_135M
 NAME = "smollm2-135m"
@@ -92,7 +92,7 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
     Only one process at a time gets past the lock. Whatever happens, the staging folder goes, and so does
     the model that was there, if it may be removed.
     """
-    from llmlesson.gguf_model import convert
+    from llmlesson.files.gguf_model import convert
 
     folder = default_model_folder()
     with explained(folder), locked(folder):

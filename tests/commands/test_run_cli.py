@@ -119,7 +119,7 @@ def test_windows_has_its_own_name_for_a_reader_that_is_gone(monkeypatch, platfor
     with open(os.devnull, "w") as shown:
         monkeypatch.setattr(sys, "stdout", shown)
         monkeypatch.setattr(sys, "platform", platform)
-        monkeypatch.setattr(cli.fetch_cli, "run", fail)
+        monkeypatch.setattr("llmlesson.commands.fetch.run", fail)
         if is_gone:
             assert cli.main(["fetch"]) == 141
         else:

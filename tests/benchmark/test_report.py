@@ -4,10 +4,10 @@ import json
 from datetime import date
 
 import pytest
-from measure.reports import REPORT
+from benchmark.reports import REPORT
 
-from llmlesson.measure import report
-from llmlesson.measure.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC
+from llmlesson.benchmark import report
+from llmlesson.benchmark.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC
 
 DAY = date(2026, 1, 31)
 

@@ -10,7 +10,7 @@ import pytest
 import tiny_model
 from tiny_model import Tiny
 
-from llmlesson import download, fetch
+from llmlesson.files import download, fetch
 
 HERE = Path(__file__).parent
 

@@ -14,7 +14,7 @@ import pytest
 from tiny_model import Tiny
 from waiting import wait_until
 
-from llmlesson.fetch import damaged_files, ensure_default_model
+from llmlesson.files.fetch import damaged_files, ensure_default_model
 
 ALICE, BOB, LEARNERS = 61001, 61002, 61100
 READS_ALL = "+dac_read_search"  # the interpreter may lie where only root looks; what is written stays forbidden
@@ -128,7 +128,7 @@ LOAD = """\
 import json, sys, time
 from pathlib import Path
 import llmlesson
-from llmlesson import download, fetch
+from llmlesson.files import download, fetch
 from llmlesson.engine import checkpoint
 
 source, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])

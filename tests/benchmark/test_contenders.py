@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from llmlesson.measure import contenders
+from llmlesson.benchmark import contenders
 
 PROMPT = list(range(10, 22))
 

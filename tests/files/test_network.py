@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tiny_model import Tiny
 
-from llmlesson.fetch import damaged_files
+from llmlesson.files.fetch import damaged_files
 
 
 class BadServer:

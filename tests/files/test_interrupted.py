@@ -11,7 +11,7 @@ import pytest
 from tiny_model import Tiny
 from waiting import wait_until
 
-from llmlesson.fetch import damaged_files, ensure_default_model, is_cached
+from llmlesson.files.fetch import damaged_files, ensure_default_model, is_cached
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 

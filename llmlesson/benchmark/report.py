@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from llmlesson import __version__
-from llmlesson.measure.bench import DYNAMIC, FEWEST, INT8, MOST, NO_CACHE, OURS, STATIC, STEPS, Report, Row
+from llmlesson.benchmark.bench import DYNAMIC, FEWEST, INT8, MOST, NO_CACHE, OURS, STATIC, STEPS, Report, Row
 from llmlesson.measure.roofline import Placement
 from llmlesson.measure.timing import Sample, speedup
 

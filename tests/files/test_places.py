@@ -15,7 +15,7 @@ from resilience.hard import apart
 from tiny_model import Tiny
 
 from llmlesson import LessonError
-from llmlesson.fetch import damaged_files, default_model_folder, ensure_default_model, is_cached
+from llmlesson.files.fetch import damaged_files, default_model_folder, ensure_default_model, is_cached
 
 
 def test_folder_is_the_platforms_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from measure.reports import PEAKS
+from benchmark.reports import PEAKS
 
 from llmlesson import LessonError
-from llmlesson.measure import bench, cost, roofline
+from llmlesson.benchmark import bench
+from llmlesson.measure import cost, roofline
 
 COMMAND = [sys.executable, "-m", "llmlesson.cli", "bench"]
 

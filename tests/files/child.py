@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from llmlesson import cli, download, fetch
+from llmlesson import cli
+from llmlesson.files import download, fetch
 
 
 def stop_in(phase: str) -> None:
@@ -35,7 +36,7 @@ def stop_in(phase: str) -> None:
         return stop_first
 
     if phase == "convert":
-        from llmlesson import gguf_model
+        from llmlesson.files import gguf_model
 
         gguf_model.save_file = half_of_the_weights
     elif phase == "rename":  # a damaged folder is moved away already

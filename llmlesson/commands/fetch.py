@@ -25,7 +25,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from llmlesson import fetch
+    from llmlesson.files import fetch
 
     folder = fetch.default_model_folder()
     if fetch.is_cached():

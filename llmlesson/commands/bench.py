@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from transformers.utils import logging
 
     import llmlesson
-    from llmlesson.measure import bench, report
+    from llmlesson.benchmark import bench, report
     from llmlesson.views.bench import page
 
     logging.disable_progress_bar()

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from llmlesson.engine.int8 import Int8Matrix
-from llmlesson.engine.load import load
-from llmlesson.errors import LessonError
-from llmlesson.measure import cost, roofline
-from llmlesson.measure.contenders import (
+from llmlesson.benchmark.contenders import (
     Contender,
     Prompts,
     ours,
@@ -27,6 +23,10 @@ from llmlesson.measure.contenders import (
     transformers_generate,
     transformers_model,
 )
+from llmlesson.engine.int8 import Int8Matrix
+from llmlesson.engine.load import load
+from llmlesson.errors import LessonError
+from llmlesson.measure import cost, roofline
 from llmlesson.measure.roofline import Placement, Roofline
 from llmlesson.measure.timing import Sample
 

@@ -1,4 +1,4 @@
-"""`python -m llmlesson.measure.gpu_check [FILE]`: what can only be checked on a GPU, in one run of a few minutes.
+"""`python tools/gpu_check.py [FILE]`: what can only be checked on a GPU, in one run of a few minutes.
 
 Parity with the CPU, the CUDA graph against eager, memory, and the benchmark. Writes JSON with the machine's name and
 versions; exit status 1 if a check failed.
@@ -19,9 +19,9 @@ import torch
 import transformers
 
 import llmlesson
+from llmlesson.benchmark import bench, report
 from llmlesson.engine.cuda_graph import SMALLEST_BUCKET, GraphedDecode
 from llmlesson.errors import LessonError
-from llmlesson.measure import bench, report
 from llmlesson.measure.machine import device_name
 from llmlesson.measure.timing import Sample, Stopwatch, speedup
 

@@ -1,0 +1,1 @@
+"""The default model: where it comes from, how it is converted, and where it is kept."""
