@@ -6,19 +6,19 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 
 from llmlesson.limits import usable_memory
 
-c = get_config()  # noqa: F821  # Jupyter gives it to this file
+c = get_config()  # noqa: F821  # Jupyter defines it
 
 LESSON = "/lab/tree/notebooks/00_start_here.ipynb"
 c.ServerApp.default_url = c.LabApp.default_url = LESSON
 
-BYTES_PER_KERNEL = 1_600_000_000  # more than any lesson takes, with JupyterLab's server
+BYTES_PER_KERNEL = 1_600_000_000  # more than any lesson takes, including JupyterLab's server
 
 
 class OldKernelsMakeRoom(AsyncMappingKernelManager):
-    """Ends the kernel that rested longest when there is no memory for one more.
+    """Shuts down the kernel that has been idle longest when there is no memory for one more.
 
-    Who follows a lesson's link to the next one leaves the old kernel running. Where 2 GB are the limit, as on Binder,
-    the system would end the new one in the middle of its lesson.
+    Learners who follow a link to the next lesson leave the old kernel running. With a limit of 2 GB, as on Binder, the
+    system would then kill the new kernel in the middle of its lesson.
     """
 
     async def start_kernel(self, **options: Any) -> str:
@@ -26,7 +26,7 @@ class OldKernelsMakeRoom(AsyncMappingKernelManager):
         resting = [kernel for kernel in self.list_kernels() if kernel["execution_state"] != "busy"]
         resting.sort(key=lambda kernel: kernel["last_activity"])
         for kernel in resting[: max(0, 1 + len(self.list_kernel_ids()) - most)]:
-            self.log.warning("Ending kernel %s: there is memory for %d.", kernel["id"], most)
+            self.log.warning("Shutting down kernel %s: there is only memory for %d.", kernel["id"], most)
             await self.shutdown_kernel(kernel["id"])
         return await super().start_kernel(**options)
 

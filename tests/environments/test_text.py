@@ -13,7 +13,7 @@ from llmlesson.doctor.finding import ok
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = {"open", "read_text", "write_text", "fdopen", "NamedTemporaryFile"}
-NO_TEXT = {"os.open", "archive.open"}  # a file descriptor, and bytes out of a zip file
+NO_TEXT = {"os.open", "archive.open", "dbm.open"}  # a file descriptor, bytes in a zip file, a database
 
 
 def opened_without_encoding(path: Path) -> list[str]:

@@ -1,23 +1,23 @@
-"""The course on a JupyterHub: each learner's server opens lesson 00 in their own copy, with the model that all share.
+"""The course on a JupyterHub: each learner's server opens their own copy of lesson 00. All share one copy of the model.
 
-The Littlest JupyterHub loads it by a link in its folder jupyterhub_config.d, which `setup` (beside this folder) makes.
-Nothing in it is special to that hub: any whose users have accounts on one host can load it.
+The Littlest JupyterHub loads this file through a link in its folder jupyterhub_config.d; `setup`, one folder up, makes
+the link. Any other hub whose users have accounts on one host can load it too.
 """
 
 import os
 from pathlib import Path
 
-c = get_config()  # noqa: F821  # given by JupyterHub
+c = get_config()  # noqa: F821  # JupyterHub defines it
 
 COURSE = Path(__file__).resolve().parents[3]
 
-# Learners read the model there, and need not be able to write.
+# Learners only need to read the model there.
 c.Spawner.environment.update({"LLMLESSON_HOME": os.environ.get("LLMLESSON_HOME", str(COURSE / "model"))})
 
 c.Spawner.cmd = [str(COURSE / "deploy" / "start"), "jupyterhub-singleuser"]
 c.Spawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
 c.Spawner.args = [
-    # A kernel holds about 1 GB, and those of finished lessons are seldom shut down by hand: after 30 idle minutes.
+    # A kernel takes about 1 GB, and few learners shut theirs down. So it is done for them after 30 idle minutes.
     "--MappingKernelManager.cull_idle_timeout=1800",
     "--MappingKernelManager.cull_interval=300",
     "--MappingKernelManager.cull_connected=True",
