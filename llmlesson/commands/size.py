@@ -12,7 +12,8 @@ from llmlesson.sizing.dtypes import DTYPES, FLOATS
 from llmlesson.sizing.meta_device import MEASURABLE, measure
 from llmlesson.sizing.models import model_table
 from llmlesson.sizing.planning import Plan, fit, gpu_table
-from llmlesson.sizing.size import KVCacheSize, kv_cache
+from llmlesson.sizing.result import KVCacheSize
+from llmlesson.sizing.size import kv_cache
 from llmlesson.sizing.tables import compare_table, kinds
 from llmlesson.sizing.units import SUFFIX_HELP, both_units, gigabytes, parse_tokens
 

@@ -14,7 +14,8 @@ from llmlesson.sizing.meta_device import measure
 from llmlesson.sizing.models import model_table, resolve
 from llmlesson.sizing.planning import Gpu, Plan, fit, get_gpu, gpu_table
 from llmlesson.sizing.published import Claim, published_claims
-from llmlesson.sizing.size import KVCacheSize, LayerSize, kv_cache
+from llmlesson.sizing.result import KVCacheSize, LayerSize
+from llmlesson.sizing.size import kv_cache
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec, State, Value
 from llmlesson.sizing.weights import Weights, count_weights, model_weights
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmlesson.errors import LessonError
+from llmlesson.sizing.specs import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,9 @@ def get_dtype(name: object) -> Dtype:
     if key not in _DTYPES:
         raise LessonError(f"{name!r} is not a dtype that a KV cache comes in: choose one of {', '.join(DTYPES)}.")
     return _DTYPES[key]
+
+
+def model_nbytes(spec: ModelSpec, dtype: Dtype) -> int:
+    """Bytes of one value as the model computes: `dtype` if it is a float type, else the config's own, else bf16."""
+    own = (spec.model_dtype or "").removeprefix("torch.")
+    return dtype.block_bytes if dtype.name in FLOATS else 4 if own in ("float32", "fp32") else 2

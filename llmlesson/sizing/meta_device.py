@@ -15,7 +15,7 @@ from llmlesson.errors import LessonError
 from llmlesson.sizing.dtypes import FLOATS, get_dtype
 from llmlesson.sizing.from_config import decoder_config, model_spec
 from llmlesson.sizing.models import load_config
-from llmlesson.sizing.size import KVCacheSize, LayerSize
+from llmlesson.sizing.result import KVCacheSize, LayerSize
 from llmlesson.sizing.specs import ModelSpec
 from llmlesson.sizing.units import MAX_BATCH, check_tokens
 

@@ -10,7 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from llmlesson.sizing.models import model_table, resolve
-from llmlesson.sizing.size import KVCacheSize, size_of_spec
+from llmlesson.sizing.result import KVCacheSize
+from llmlesson.sizing.size import size_of_spec
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec
 
 # What the papers and logs call the dtypes.

@@ -3,78 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 from llmlesson.errors import LessonError
 from llmlesson.sizing.conventions import Convention, get_convention
-from llmlesson.sizing.dtypes import FLOATS, Dtype, get_dtype
+from llmlesson.sizing.dtypes import Dtype, get_dtype, model_nbytes
 from llmlesson.sizing.models import resolve
+from llmlesson.sizing.result import KVCacheSize, LayerSize
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec, State
 from llmlesson.sizing.units import MAX_BATCH, check_tokens
-
-
-@dataclass(frozen=True)
-class LayerSize:
-    """One layer's bytes, for the whole batch on one rank. The per-token growth is for one sequence."""
-
-    index: int
-    kind: str
-    key_nbytes: int
-    value_nbytes: int
-    state_nbytes: int
-    cells: int  # token slots of one sequence, in the layer's own attention (0 where it has none)
-    bytes_per_token: int  # growth while no window is full
-    marginal_bytes_per_token: int  # growth once every window is full
-    cross_nbytes: int = 0  # the part of keys and values that belongs to cross-attention
-
-    @property
-    def nbytes(self) -> int:
-        return self.key_nbytes + self.value_nbytes + self.state_nbytes
-
-
-@dataclass(frozen=True)
-class KVCacheSize:
-    """How large a cache is, and why. All sizes are exact integer bytes, of one tensor-parallel rank."""
-
-    name: str
-    tokens: int
-    batch: int
-    dtype: str
-    convention: str
-    tp: int
-    per_layer: tuple[LayerSize, ...]
-    spec: ModelSpec
-    cross_tokens: int | None = None
-    origin: Literal["formula", "measured"] = "formula"
-    notes: tuple[str, ...] = field(default=())
-
-    @cached_property
-    def nbytes(self) -> int:
-        """Bytes of the whole batch: keys, values and states of every layer."""
-        return sum(layer.nbytes for layer in self.per_layer)
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Growth in bytes with each token of one sequence, while no window is full."""
-        return sum(layer.bytes_per_token for layer in self.per_layer)
-
-    @property
-    def marginal_bytes_per_token(self) -> int:
-        """Growth in bytes with each token of one sequence, once every window is full."""
-        return sum(layer.marginal_bytes_per_token for layer in self.per_layer)
-
-    @property
-    def fixed_nbytes(self) -> int:
-        """Bytes that don't depend on the context's length: states and cross-attention, for the whole batch."""
-        return sum(layer.state_nbytes + layer.cross_nbytes for layer in self.per_layer)
-
-    def explain(self) -> str:
-        """The substituted arithmetic: each value with its origin, each kind of layer, the total in GB and GiB."""
-        from llmlesson.sizing.explain import explain
-
-        return explain(self)
 
 
 def kv_cache(
@@ -197,12 +135,6 @@ class _Sizer:
         if max(count, self.tp) % min(count, self.tp):
             raise LessonError(f"tp={self.tp} doesn't divide {count} {what}: choose a number of ranks that does.")
         return max(1, count // self.tp)
-
-
-def model_nbytes(spec: ModelSpec, dtype: Dtype) -> int:
-    """Bytes of one value as the model computes: `dtype` if it is a float type, else the config's own, else bf16."""
-    own = (spec.model_dtype or "").removeprefix("torch.")
-    return dtype.block_bytes if dtype.name in FLOATS else 4 if own in ("float32", "fp32") else 2
 
 
 def _notes(spec: ModelSpec, tokens: int) -> Sequence[str]:

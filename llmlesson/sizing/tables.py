@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from llmlesson.sizing.size import KVCacheSize
+from llmlesson.sizing.result import KVCacheSize
 from llmlesson.sizing.specs import Attention
 
 

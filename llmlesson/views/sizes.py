@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from llmlesson.sizing import KVCacheSize, get_gpu, kv_cache
-from llmlesson.sizing.explain import KIND_NAMES
+from llmlesson.sizing.result import KIND_NAMES
 from llmlesson.sizing.tables import kinds, text_table
 from llmlesson.sizing.units import both_units
 from llmlesson.views.text import escape

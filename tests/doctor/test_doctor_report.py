@@ -164,16 +164,6 @@ def test_a_package_missing_for_a_check_is_a_line(monkeypatch):
     assert "pip install -r requirements.txt" in finding.mend
 
 
-def test_the_command_needs_no_package_to_start():
-    """Not one of those whose absence it is to report, nor torch, which is slow."""
-    code = (
-        "import sys; before = set(sys.modules); import llmlesson.cli, llmlesson.doctor\n"
-        "print(*{name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["llmlesson"]
-
-
 def test_the_short_form_of_lesson_00(monkeypatch, capsys):
     monkeypatch.setattr(model.fetch, "sha256_of", lambda path: pytest.fail("reads no weights"))
     monkeypatch.setattr(gpu, "probe_apart", lambda: pytest.fail("starts no process"))

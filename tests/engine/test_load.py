@@ -186,11 +186,6 @@ print(llmlesson.load().generate("Hi", max_new_tokens=3).text)
     assert result.stdout.strip()
 
 
-def test_import_is_light():
-    code = "import sys, llmlesson; print([m for m in ('torch', 'transformers', 'ipywidgets') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-
-
 def test_a_local_folder_called_like_a_hub_id_is_the_folder(folder, monkeypatch, tmp_path):
     nested = tmp_path / "org" / "name"
     nested.parent.mkdir()

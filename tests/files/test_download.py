@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import zipfile
@@ -244,10 +243,3 @@ def test_fetching_needs_no_torch(tiny: Tiny) -> None:
     assert result.returncode == 0
     assert "llmlesson.files.gguf_model" in imported(result.stderr)
     assert not imported(result.stderr) & {"torch", "transformers", "accelerate"}
-
-
-def test_the_commands_help_is_light() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "llmlesson.cli", "fetch", "--help"]
-    modules = imported(subprocess.run(command, capture_output=True, text=True).stderr)
-    assert "llmlesson.commands.fetch" in modules
-    assert not modules & {"torch", "transformers", "gguf", "httpx", "numpy"}
