@@ -1,7 +1,7 @@
 """The KV cache: for every layer the keys and values of all positions read so far.
 
-The forward pass asks a cache three things, and nothing else: at which positions the new tokens stand, which keys they
-may see, and to store their K and V. Another kind of cache (paged, for instance) is another class with these three.
+The forward pass asks a cache two things: at which positions the new tokens are, and, layer by layer, to store their K
+and V and attend. Another kind of cache (paged, or of many sequences) is another class that answers these two.
 """
 
 from __future__ import annotations
@@ -12,28 +12,62 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from llmlesson.engine.attention import attend
 from llmlesson.errors import LessonError
 
 
-class CacheWriter(Protocol):
+class Attends(Protocol):
     """What the forward pass needs of a cache."""
 
     def positions(self, tokens: int) -> Tensor:
-        """Where the next `tokens` tokens of each sequence stand: int64 [B, T]."""
+        """The positions of the next `tokens` tokens of each sequence: int64 [B, T]."""
 
-    def mask(self, tokens: int) -> Tensor | None:
-        """Which keys each of them may see, bool [B, 1, T, S]; None for plain causal order."""
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Store K and V of the new tokens, [B, Hkv, T, D], and let their Q, [B, Hq, T, D], attend to all they may see.
 
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store their K and V, [B, Hkv, T, D]; return those that attention reads, [B, Hkv, S, D]."""
+        Returns [B, Hq, T, D].
+        """
+
+
+class Cache(Attends, Protocol):
+    """What the engine needs besides: the cache of one sequence, which grows and can be cut back."""
+
+    owner: object  # the model whose keys and values these are; no other may continue them
+
+    @property
+    def length(self) -> int:
+        """Positions in use."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Positions that fit."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+
+    def keys(self, layer: int) -> Tensor:
+        """The keys of one layer, [kv_heads, length, head_dim]."""
+
+    def values(self, layer: int) -> Tensor:
+        """The values of one layer, [kv_heads, length, head_dim]."""
+
+    def require_room(self, tokens: int) -> None:
+        """Raise LessonError unless `tokens` more positions fit."""
+
+    def advance(self, tokens: int) -> None:
+        """Make the last `tokens` written positions count, in all layers at once."""
+
+    def truncate(self, length: int) -> None:
+        """Forget all positions from `length` on; what stays is not touched."""
 
 
 class KVCache:
     """Keys and values of one sequence, allocated once for `max_tokens` positions and filled from the left.
 
-    Each layer has one tensor for K and one for V, `[batch, kv_heads, max_tokens, head_dim]`. The model writes new
-    positions with `write`, layer by layer, and only then makes them count with `advance`: a forward pass that fails
-    midway leaves the cache as it was.
+    Each layer has one tensor for K and one for V, `[batch, kv_heads, max_tokens, head_dim]`. A forward pass writes new
+    positions layer by layer, and only then does `advance` make them count: one that fails midway leaves the cache as
+    it was.
     """
 
     def __init__(
@@ -98,14 +132,11 @@ class KVCache:
     def positions(self, tokens: int) -> Tensor:
         return torch.arange(self._length, self._length + tokens, device=self._keys[0].device)[None]  # [B, T]
 
-    def mask(self, tokens: int) -> Tensor | None:
-        return None
-
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        start, end = self._length, self._length + keys.shape[2]
-        self._keys[layer][:, :, start:end] = keys
-        self._values[layer][:, :, start:end] = values
-        return self._keys[layer][:, :, :end], self._values[layer][:, :, :end]
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        start, end = self._length, self._length + k.shape[2]
+        self._keys[layer][:, :, start:end] = k
+        self._values[layer][:, :, start:end] = v
+        return attend(q, self._keys[layer][:, :, :end], self._values[layer][:, :, :end])  # [B, Hq, T, D]
 
     def advance(self, tokens: int) -> None:
         """Make the last `tokens` written positions count, in all layers at once."""
@@ -126,7 +157,7 @@ class KVCache:
         return copy
 
     def fixed_step(self, positions: Tensor, span: int) -> FixedStep:
-        """A writer for one decode step, in which nothing depends on the length as a Python number."""
+        """This cache for one decode step, in which nothing depends on the length as a Python number."""
         return FixedStep(self._keys, self._values, positions, span)
 
     def __repr__(self) -> str:
@@ -138,7 +169,7 @@ class KVCache:
 
 
 class FixedStep:
-    """Writes one token for each sequence at a position held in a tensor, and reads a fixed span of slots.
+    """Stores one token of each sequence at a position held in a tensor, and attends over a fixed span of slots.
 
     Sequences of different lengths can step together this way, and a CUDA graph can replay the step: no shape and no
     launch changes from one token to the next. Slots beyond a sequence's position hold nothing yet: the mask hides them.
@@ -153,13 +184,11 @@ class FixedStep:
     def positions(self, tokens: int) -> Tensor:
         return self._positions[:, None]  # [B, 1]
 
-    def mask(self, tokens: int) -> Tensor | None:
-        return self._mask
-
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        self._keys[layer][self._rows, :, self._positions] = keys[:, :, 0]
-        self._values[layer][self._rows, :, self._positions] = values[:, :, 0]
-        return self._keys[layer][:, :, : self._span], self._values[layer][:, :, : self._span]
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        self._keys[layer][self._rows, :, self._positions] = k[:, :, 0]
+        self._values[layer][self._rows, :, self._positions] = v[:, :, 0]
+        span = slice(self._span)
+        return attend(q, self._keys[layer][:, :, span], self._values[layer][:, :, span], self._mask)  # [B, Hq, 1, D]
 
 
 class BatchCache:
@@ -194,7 +223,7 @@ class BatchCache:
         return self._storage._values[layer][row, :, : self.lengths[row]]
 
     def step(self) -> FixedStep:
-        """A writer for the next token of every row. Raises LessonError if a row is full."""
+        """The cache for the next token of every row. Raises LessonError if a row is full."""
         full = [row for row, length in enumerate(self.lengths) if length == self.max_tokens]
         if full:
             raise LessonError(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from llmlesson.engine.cache import KVCache
 from llmlesson.engine.model import Model
-from llmlesson.engine.sampling import Sampler
+from llmlesson.engine.request import Request
 
 SMALLEST_BUCKET = 256
 
@@ -123,27 +123,26 @@ class _Mark:
 
 
 def tokens_read_behind(
-    model: Model, cache: KVCache, sampler: Sampler, prefill: Callable[[], Tensor]
+    model: Model, cache: KVCache, request: Request, prefill: Callable[[], Tensor]
 ) -> Iterator[tuple[int, float]]:
     """The tokens of an answer without end, each with its seconds, read by the host after the next step is launched.
 
-    prefill: reads the prompt into the cache and returns the logits [V] for the first token. When the caller stops,
-    the step that was launched ahead is taken back. Where the choice depends on the tokens before (a repetition
-    penalty), nothing is launched ahead.
+    prefill: reads the prompt into the cache and returns the logits [V] for the first token. The caller lets the
+    request accept each token before it asks for the next. When the caller stops, the step that was launched ahead is
+    taken back. Where the choice depends on the tokens before (a repetition penalty), nothing is launched ahead.
     """
     before: _Mark | _Chosen = _Mark(model.norm.device)
-    chosen = _Chosen(sampler.choose(prefill()))
+    chosen = _Chosen(request.choose(prefill()))
     step = GraphedDecode(model, cache)
     while True:
         length, upcoming = cache.length, None
-        if not sampler.needs_history and length < cache.max_tokens:
-            upcoming = _Chosen(sampler.choose(step.logits(chosen.token)))
+        if not request.needs_history and length < cache.max_tokens:
+            upcoming = _Chosen(request.choose(step.logits(chosen.token)))
         token = chosen.read()
         ahead = cache.length - length
         cache.truncate(length)  # what the caller sees while it holds this token, and keeps if it stops here
         yield token, chosen.seconds_since(before)
         cache.advance(ahead)
-        sampler.saw(token)
         if upcoming is None:
-            upcoming = _Chosen(sampler.choose(step.logits(chosen.token)))
+            upcoming = _Chosen(request.choose(step.logits(chosen.token)))
         before, chosen = chosen, upcoming

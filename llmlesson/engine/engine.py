@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from llmlesson.engine.cache import BatchCache, KVCache
+from llmlesson.engine.cache import BatchCache, Cache, KVCache
 from llmlesson.engine.cuda_graph import tokens_read_behind
 from llmlesson.engine.generation import Generation, Step, Timings
 from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Model
+from llmlesson.engine.prompt import Ids, Prompt, checked_ids, prompt_ids
 from llmlesson.engine.record import Recording
-from llmlesson.engine.sampling import Sampler, Sampling
-from llmlesson.engine.stopping import StopStrings
-from llmlesson.engine.tokenizer import Messages, Tokenizer
+from llmlesson.engine.request import Request
+from llmlesson.engine.sampling import Sampling
+from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
-
-Ids = Sequence[int] | Tensor
 
 # Room that prefill leaves for the answer when it makes the cache itself.
 DEFAULT_ROOM = 1024
@@ -81,7 +81,6 @@ class Engine:
                 batch=batch,
             )
 
-    @torch.no_grad()
     def prefill(self, ids: Ids, cache: KVCache | None = None, chunk: int | None = None) -> tuple[KVCache, int]:
         """Read a prompt: K and V of every position go into the cache, and the last gives the first output token.
 
@@ -90,23 +89,30 @@ class Engine:
         time, which gives the same cache and needs less memory. Raises LessonError, with the cache unchanged, for an
         empty prompt, an id outside the vocabulary, or too little room.
         """
-        prompt = self._check_ids(ids)
+        prompt = self._checked(ids)
         if cache is None:
             cache = self.new_cache(min(self.config.max_position_embeddings, self._fits(len(prompt)) + DEFAULT_ROOM))
-        return cache, int(self._read(prompt, cache, chunk).argmax())
+        return cache, int(self._next(prompt, cache, chunk).argmax())
 
-    @torch.no_grad()
     def decode(self, cache: KVCache, token: int) -> tuple[KVCache, int]:
         """Read one token: its K and V are appended to the cache, in place. Returns the cache and the next token."""
-        return cache, int(self._read(self._check_ids([token]), cache).argmax())
+        return cache, int(self.read([token], cache).argmax())
+
+    def read(self, ids: Ids, cache: Cache, chunk: int | None = None) -> Tensor:
+        """Read these ids [T] into the cache, all or none of them. Returns the scores of the next token, float32 [V].
+
+        This is what prefill and decode share: prefill reads a prompt, decode reads one token, and both take the best
+        score. Raises LessonError, with the cache unchanged, as `prefill` does.
+        """
+        return self._next(self._checked(ids), cache, chunk)
 
     @torch.no_grad()
-    def logits(self, ids: Ids, cache: KVCache | None = None) -> Tensor:
+    def logits(self, ids: Ids, cache: Cache | None = None) -> Tensor:
         """The scores of every possible next token after each id: float32 [T, V]. Extends the cache if one is given."""
-        checked = self._check_ids(ids)
+        checked = self._checked(ids)
         if cache is None:
             cache = self.new_cache(self._fits(len(checked)))
-        return self.model.logits(self._forward(checked, cache))
+        return self.model.logits(self._extend(checked, cache))
 
     @torch.no_grad()
     def prefill_batch(self, prompts: Sequence[Ids], max_tokens: int | None = None) -> tuple[BatchCache, list[int]]:
@@ -116,7 +122,7 @@ class Engine:
         Shorter prompts are padded at their end, where causal order keeps the padding out of sight.
         """
         self._refuse_recording()
-        rows = [self._check_ids(ids) for ids in prompts]
+        rows = [self._checked(ids) for ids in prompts]
         if not rows:
             raise LessonError("There are no prompts: give at least one.")
         lengths = [len(row) for row in rows]
@@ -137,7 +143,7 @@ class Engine:
         if len(tokens) != len(cache.lengths):
             raise LessonError(f"The cache has {len(cache.lengths)} rows, and {len(tokens)} tokens were given.")
         self._check_owner(cache)
-        x = self.model.forward(self._check_ids(tokens)[:, None], cache.step())  # [B, 1, H]
+        x = self.model.forward(self._checked(tokens)[:, None], cache.step())  # [B, 1, H]
         cache.advance()
         return cache, self.model.logits(x[:, -1]).argmax(dim=-1).tolist()
 
@@ -165,7 +171,7 @@ class Engine:
 
     def stream(
         self,
-        prompt: str | Messages | Ids,
+        prompt: Prompt,
         max_new_tokens: int = 256,
         sampling: Sampling | None = None,
         stop: str | Sequence[str] | None = None,
@@ -179,12 +185,12 @@ class Engine:
         A `cache` from before is continued. Wrong input raises LessonError here, not at the first step. The caller
         may stop at any time; the engine keeps nothing.
         """
-        ids, cache = self._prepare(prompt, max_new_tokens, chat, cache)
-        return self._steps(ids, cache, max_new_tokens, sampling or Sampling(), StopStrings(stop))
+        request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache)
+        return self._steps(request, cache)
 
     def generate(
         self,
-        prompt: str | Messages | Ids,
+        prompt: Prompt,
         max_new_tokens: int = 256,
         sampling: Sampling | None = None,
         stop: str | Sequence[str] | None = None,
@@ -193,102 +199,109 @@ class Engine:
     ) -> Generation:
         """The same as `stream`, all at once."""
         started = time.perf_counter()
-        ids, cache = self._prepare(prompt, max_new_tokens, chat, cache)
+        request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache)
         tokenize = time.perf_counter() - started
-        steps = list(self._steps(ids, cache, max_new_tokens, sampling or Sampling(), StopStrings(stop)))
+        steps = list(self._steps(request, cache))
         return Generation(
-            text="".join(step.text for step in steps),
-            token_ids=[step.token_id for step in steps],
-            finish_reason=steps[-1].finish_reason or "",
+            text=request.text,
+            token_ids=request.token_ids,
+            finish_reason=request.finish_reason or "",
             timings=Timings(tokenize, steps[0].seconds, tuple(step.seconds for step in steps[1:])),
-            prompt_ids=ids,
+            prompt_ids=request.ids,
             cache=cache,
         )
 
-    def prompt_ids(self, prompt: str | Messages | Ids, chat: bool = True) -> list[int]:
-        """The ids that a prompt stands for: see `stream`."""
-        if isinstance(prompt, Tensor):
-            return prompt.tolist()
-        if not isinstance(prompt, str) and all(isinstance(item, int) for item in prompt):
-            return list(prompt)  # type: ignore[arg-type]
-        if chat:
-            return self.tokenizer.chat(prompt)  # type: ignore[arg-type]
-        if not isinstance(prompt, str):
-            raise LessonError("With chat=False the prompt is a text or a list of ids; messages need the chat template.")
-        return self.tokenizer.raw(prompt)
+    def request(
+        self,
+        prompt: Prompt,
+        max_new_tokens: int = 256,
+        sampling: Sampling | None = None,
+        stop: str | Sequence[str] | None = None,
+        chat: bool = True,
+        room: int | None = None,
+    ) -> Request:
+        """A prompt as a request of this engine, which nobody reads yet. Wrong input raises LessonError.
 
-    def _prepare(
-        self, prompt: str | Messages | Ids, max_new_tokens: int, chat: bool, cache: KVCache | None
-    ) -> tuple[list[int], KVCache]:
-        if max_new_tokens < 1:
-            raise LessonError(f"max_new_tokens is {max_new_tokens}: it must be at least 1.")
+        prompt, max_new_tokens, sampling, stop, chat: as for `stream`. room: positions that its cache has for it; the
+        model's context if not given.
+        """
         ids = self.prompt_ids(prompt, chat)
-        self._check_ids(ids)
-        if cache is None:
-            # The last token of an answer is never read, so it needs no room.
-            needed = self._fits(len(ids)) + max_new_tokens - 1
-            cache = self.new_cache(min(needed, self.config.max_position_embeddings))
-        else:
-            self._check_owner(cache)
-            cache.require_room(len(ids))
-        return ids, cache
+        self._fits(len(ids))
+        return Request(
+            ids,
+            sampling,
+            stop,
+            max_new_tokens,
+            room=self.config.max_position_embeddings if room is None else room,
+            eos_token_ids=self.eos_token_ids,
+            tokenizer=self._tokenizer,
+            device=self.device,
+        )
 
-    def _steps(
-        self, ids: list[int], cache: KVCache, max_new_tokens: int, sampling: Sampling, stop: StopStrings
-    ) -> Iterator[Step]:
-        text_stream = self._tokenizer.stream() if self._tokenizer else None
-        for index, (token, seconds) in enumerate(self._tokens(ids, cache, Sampler(sampling, ids, self.device))):
-            text, stopped = stop.push(text_stream.push(token)) if text_stream else ("", False)
-            reason = None
-            if stopped:
-                reason = "stop"
-            elif token in self.eos_token_ids:
-                reason = "eos"
-            elif index == max_new_tokens - 1:
-                reason = "length"
-            elif cache.length == cache.max_tokens:
-                reason = "cache_full"
-            if reason and text_stream and not stopped:
-                last, stopped = stop.push(text_stream.flush())
-                text += last if stopped else last + stop.flush()
-                reason = "stop" if stopped else reason
-            yield Step(index, token, text, seconds, cache.length, cache.nbytes, reason)
-            if reason:
+    def prompt_ids(self, prompt: Prompt, chat: bool = True) -> list[int]:
+        """The ids of a prompt: see `stream`."""
+        return prompt_ids(prompt, self._tokenizer, self._missing, chat, self.config.vocab_size)
+
+    def _start(
+        self,
+        prompt: Prompt,
+        max_new_tokens: int,
+        sampling: Sampling | None,
+        stop: str | Sequence[str] | None,
+        chat: bool,
+        cache: KVCache | None,
+    ) -> tuple[Request, KVCache]:
+        """A request, and a cache with room for it."""
+        if cache is None:
+            request = self.request(prompt, max_new_tokens, sampling, stop, chat)
+            # The last token of an answer is never read, so it needs no room.
+            needed = len(request.ids) + request.max_new_tokens - 1
+            return request, self.new_cache(min(needed, self.config.max_position_embeddings))
+        request = self.request(prompt, max_new_tokens, sampling, stop, chat, cache.max_tokens - cache.length)
+        self._check_cache(cache, len(request.ids))
+        return request, cache
+
+    def _steps(self, request: Request, cache: KVCache) -> Iterator[Step]:
+        """The steps of an answer, until the request ends. The token that was chosen last is not read."""
+        prompt = torch.tensor(request.ids, device=self.device)
+        if self.device.type == "cuda" and self.model.recording is None:
+            tokens = tokens_read_behind(self.model, cache, request, lambda: self._next(prompt, cache))
+        else:
+            tokens = self._tokens(request, cache, prompt)
+        for token, seconds in tokens:
+            step = request.accept(token)
+            yield replace(step, seconds=seconds, cache_length=cache.length, cache_nbytes=cache.nbytes)
+            if step.finish_reason:
                 return
 
-    def _tokens(self, ids: list[int], cache: KVCache, sampler: Sampler) -> Iterator[tuple[int, float]]:
-        """The tokens of an answer without end, each with the seconds that it took."""
-        prompt = self._check_ids(ids)
-        if self.device.type == "cuda":
-            yield from tokens_read_behind(self.model, cache, sampler, lambda: self._read(prompt, cache))
+    def _tokens(self, request: Request, cache: KVCache, unread: Tensor) -> Iterator[tuple[int, float]]:
+        """The tokens of an answer without end, each with its seconds; the caller lets the request accept each."""
         while True:
             started = time.perf_counter()
-            token = int(sampler.choose(self._read(prompt, cache)))
-            sampler.saw(token)
+            token = int(request.choose(self._next(unread, cache)))
             yield token, time.perf_counter() - started
-            prompt = self._check_ids([token])
+            unread = torch.tensor([token], device=self.device)
 
     @torch.no_grad()
-    def _read(self, ids: Tensor, cache: KVCache, chunk: int | None = None) -> Tensor:
-        """Read ids [T] into the cache, all or none of them. Returns the logits after the last, float32 [V]."""
+    def _next(self, ids: Tensor, cache: Cache, chunk: int | None = None) -> Tensor:
+        """Read checked ids [T] into the cache. Returns the logits after the last, float32 [V]."""
+        return self.model.logits(self._extend(ids, cache, chunk)[-1])
+
+    def _extend(self, ids: Tensor, cache: Cache, chunk: int | None = None) -> Tensor:
+        """Read checked ids [T] into the cache, all or none of them. Returns the last chunk's x, [T, H]."""
         if chunk is not None and chunk < 1:
             raise LessonError(f"chunk is {chunk}: it must be at least 1.")
-        self._check_owner(cache)
-        cache.require_room(len(ids))
+        self._check_cache(cache, len(ids))
         before = cache.length
         try:
             for part in ids.split(chunk or len(ids)):
-                x = self._forward(part, cache)  # [T, H]
+                x = self.model.forward(part[None], cache)  # [B, T, H]
+                cache.advance(len(part))
+                if self.model.recording is not None:
+                    self.model.recording.end_pass(cache)
         except BaseException:
             cache.truncate(before)
             raise
-        return self.model.logits(x[-1])
-
-    def _forward(self, ids: Tensor, cache: KVCache) -> Tensor:
-        self._check_owner(cache)
-        cache.require_room(len(ids))
-        x = self.model.forward(ids[None], cache)  # [B, T, H]
-        cache.advance(len(ids))
         return x[0]
 
     def _refuse_recording(self) -> None:
@@ -304,25 +317,15 @@ class Engine:
             )
         return tokens
 
-    def _check_owner(self, cache: KVCache | BatchCache) -> None:
+    def _check_cache(self, cache: Cache, tokens: int) -> None:
+        """Raise LessonError unless the cache is this engine's and `tokens` more positions fit."""
+        self._check_owner(cache)
+        cache.require_room(tokens)
+
+    def _check_owner(self, cache: Cache | BatchCache) -> None:
         if cache.owner is not self.model:
             raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
 
-    def _check_ids(self, ids: Ids) -> Tensor:
-        try:
-            tensor = torch.as_tensor(ids, device="cpu")
-        except (TypeError, ValueError, RuntimeError):
-            raise LessonError(
-                "A list of token ids is needed here. engine.tokenizer.chat(text) or .encode(text) makes one of a text."
-            ) from None
-        if not tensor.numel():
-            raise LessonError("The prompt is empty: give at least one token.")
-        if tensor.ndim != 1:
-            raise LessonError(f"A prompt is one list of token ids; this has the shape {list(tensor.shape)}.")
-        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-            raise LessonError(f"Token ids are whole numbers, not {tensor.dtype}.")
-        wrong = tensor[(tensor < 0) | (tensor >= self.config.vocab_size)]
-        if len(wrong):
-            last = self.config.vocab_size - 1
-            raise LessonError(f"There is no token with the id {int(wrong[0])}: ids run from 0 to {last}.")
-        return tensor.to(self.device, torch.int64)
+    def _checked(self, ids: Ids) -> Tensor:
+        """Token ids as a tensor on the device, int64 [T]. Raises LessonError for what is no list of them."""
+        return checked_ids(ids, self.config.vocab_size).to(self.device)

@@ -10,15 +10,18 @@ from llmlesson.engine.cache import KVCache
 
 @dataclass(frozen=True)
 class Step:
-    """One token of an answer, as `Engine.stream` gives it."""
+    """One token of an answer, as `Engine.stream` and `Request.take` give it.
+
+    What a request doesn't know is left at 0 until whoever ran the model fills it in: the seconds and the cache.
+    """
 
     index: int  # 0 is the token that prefill gives
     token_id: int
     text: str  # what this token adds to the text; empty while a character is incomplete, and for end-of-sequence
-    seconds: float  # the forward pass and the choice of the token; for index 0 the prefill
-    cache_length: int  # positions in the cache after this step
-    cache_nbytes: int
     finish_reason: str | None  # on the last step: "eos" | "stop" | "length" | "cache_full"
+    seconds: float = 0.0  # the forward pass and the choice of the token; for index 0 the prefill
+    cache_length: int = 0  # positions in the cache after this step
+    cache_nbytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from llmlesson.engine.attention import attend
-from llmlesson.engine.cache import CacheWriter
+from llmlesson.engine.cache import Attends
 from llmlesson.engine.config import ModelConfig
 from llmlesson.engine.product import Matrix, product
 from llmlesson.engine.record import Recording
@@ -59,27 +58,22 @@ class Model:
         layers = (tensor for layer in self.layers for tensor in vars(layer).values() if hasattr(tensor, "nbytes"))
         return sum(tensor.nbytes for tensor in (*layers, self.norm, self.head))
 
-    def forward(self, ids: Tensor, cache: CacheWriter) -> Tensor:
-        """Read the next tokens of each sequence, and write their K and V into the cache.
+    def forward(self, ids: Tensor, cache: Attends) -> Tensor:
+        """Read the next tokens of each sequence; the cache stores their K and V, and attends.
 
         ids: [B, T] int64. Returns the residual stream after the last layer, [B, T, H]. The caller makes the new
         positions count (`cache.advance`) once this has come back.
         """
-        tokens = ids.shape[1]
-        cos, sin = rotation(self.frequencies, cache.positions(tokens))  # [B, 1, T, D/2]
-        mask = cache.mask(tokens)
+        cos, sin = rotation(self.frequencies, cache.positions(ids.shape[1]))  # [B, 1, T, D/2]
         x = self.embedding[ids].to(self.norm.dtype)  # [B, T, H]
-        if self.recording is not None:
-            self.recording.start_pass()
         for index, layer in enumerate(self.layers):
             before = x
             q, k, v = self._project(layer, self._norm(x, layer.attention_norm), cos, sin)
-            k, v = cache.write(index, k, v)  # [B, Hkv, S, D]
-            attended = attend(q, k, v, mask)  # [B, Hq, T, D]
+            attended = cache.attend(index, q, k, v)  # [B, Hq, T, D]
             x = x + product(attended.transpose(1, 2).flatten(2), layer.out)
             x = x + self._mlp(layer, self._norm(x, layer.mlp_norm))
             if self.recording is not None and index in self.recording.layers:
-                self.recording.keep(index, before, x, q, k, v)
+                self.recording.keep(index, before, x, q)
         return x
 
     def logits(self, x: Tensor) -> Tensor:

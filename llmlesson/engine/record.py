@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from llmlesson.engine.attention import attention_weights
+from llmlesson.engine.cache import Cache
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,20 @@ class Recording:
 
     layers: Collection[int]
     passes: list[dict[int, LayerRecord]] = field(default_factory=list)
+    _kept: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)  # of the pass that runs: before, after, q
 
     def __getitem__(self, layer: int) -> LayerRecord:
         return self.passes[-1][layer]
 
-    def start_pass(self) -> None:
-        self.passes.append({})
+    def keep(self, layer: int, before: Tensor, after: Tensor, q: Tensor) -> None:
+        """What the forward pass had in hand in one layer, [B, T, H], [B, T, H] and [B, Hq, T, D]; B must be one."""
+        self._kept[layer] = tuple(tensor[0].detach().cpu().clone() for tensor in (before, after, q))
 
-    def keep(self, layer: int, before: Tensor, after: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
-        """All with a leading dimension for the batch, which must be one."""
-        before, after, q, k, v = (tensor[0].detach().cpu().clone() for tensor in (before, after, q, k, v))
-        self.passes[-1][layer] = LayerRecord(before, after, q, k, v, attention_weights(q, k))
+    def end_pass(self, cache: Cache) -> None:
+        """The pass is done, and the cache holds its K and V: attention read all that is there now."""
+        done = {}
+        for layer, (before, after, q) in self._kept.items():
+            k, v = cache.keys(layer).cpu().clone(), cache.values(layer).cpu().clone()
+            done[layer] = LayerRecord(before, after, q, k, v, attention_weights(q, k))
+        self.passes.append(done)
+        self._kept = {}

@@ -104,6 +104,12 @@ class Sampler:
         """Tell which token was taken."""
         self._seen.add(token)
 
+    def copy(self, sampling: Sampling | None = None) -> Sampler:
+        """One that goes on by itself with the same random numbers, and with other sampling if given."""
+        copy = Sampler(sampling or self._sampling, self._seen, self._generator.device)
+        copy._generator.set_state(self._generator.get_state())
+        return copy
+
 
 def _penalize(scores: Tensor, seen: Iterable[int], penalty: float) -> Tensor:
     ids = torch.tensor(sorted(seen), dtype=torch.int64, device=scores.device)

@@ -10,30 +10,46 @@ from llmlesson.errors import LessonError
 class StopStrings:
     """Passes text on up to the first stop string, and never a part of one.
 
-    The end of the text so far is held back for as long as it could be the beginning of a stop string.
+    The end of the text so far is held back for as long as it could be the beginning of a stop string. Hidden text, such
+    as the name of a control token, is searched like any other, but never passed on.
     """
 
     def __init__(self, stop: str | Sequence[str] | None) -> None:
-        self._stops = [stop] if isinstance(stop, str) else list(stop or ())
+        try:
+            self._stops = [stop] if isinstance(stop, str) else list(stop or ())
+        except TypeError:
+            self._stops = [""]
         if not all(isinstance(text, str) and text for text in self._stops):
             raise LessonError("A stop string must be a text of at least one character.")
         self._held = ""
+        self._hidden: list[bool] = []  # for each character held, whether it is never shown
 
-    def push(self, text: str) -> tuple[str, bool]:
+    def push(self, text: str, hidden: bool = False) -> tuple[str, bool]:
         """The text that can be shown now, and whether a stop string was met: then nothing after it counts."""
         self._held += text
+        self._hidden += [hidden] * len(text)
         found = [self._held.find(stop) for stop in self._stops if stop in self._held]
         if found:
-            shown, self._held = self._held[: min(found)], ""
+            shown = self._release(min(found))
+            self._release(len(self._held))
             return shown, True
         keep = max((self._overlap(stop) for stop in self._stops), default=0)
-        split = len(self._held) - keep
-        shown, self._held = self._held[:split], self._held[split:]
-        return shown, False
+        return self._release(len(self._held) - keep), False
 
     def flush(self) -> str:
         """What was held back, now that no more text comes."""
-        shown, self._held = self._held, ""
+        return self._release(len(self._held))
+
+    def copy(self) -> StopStrings:
+        """An independent one, in the same state."""
+        copy = StopStrings(self._stops)
+        copy._held, copy._hidden = self._held, self._hidden.copy()
+        return copy
+
+    def _release(self, count: int) -> str:
+        """Let go of the first characters held; those of them that may be shown."""
+        shown = "".join(char for char, hidden in zip(self._held[:count], self._hidden, strict=False) if not hidden)
+        self._held, self._hidden = self._held[count:], self._hidden[count:]
         return shown
 
     def _overlap(self, stop: str) -> int:

@@ -11,9 +11,8 @@ import tokenizers
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from llmlesson.engine.checkpoint import read_json
+from llmlesson.engine.prompt import Messages, as_messages
 from llmlesson.errors import LessonError
-
-Messages = Sequence[Mapping[str, str]]
 
 
 class Tokenizer:
@@ -32,10 +31,11 @@ class Tokenizer:
         self._with_special = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._guarded = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # see _encode_guarded
         self._normalizer = self._guarded.normalizer
-        # Without its added tokens the library sees them as the characters that they are.
-        self._plain = tokenizers.Tokenizer.from_str(json.dumps({**content, "added_tokens": [], "post_processor": None}))
+        # The library's tokenizer without added tokens: it sees them as the characters that they are.
+        self.plain = tokenizers.Tokenizer.from_str(json.dumps({**content, "added_tokens": [], "post_processor": None}))
+        self.control_names: dict[int, str] = {token["id"]: token["content"] for token in added if token["special"]}
         self._added_names = _any_of(self.special_tokens)
-        self._control_names = _any_of(token["content"] for token in added if token["special"])
+        self._control_tokens = _any_of(self.control_names.values())
         self._settings = read_json(folder / "tokenizer_config.json")
         self._chat_template = _read_chat_template(folder, self._settings)
 
@@ -58,7 +58,7 @@ class Tokenizer:
         characters (U+0004, 06, 13, 14, 16 and 1D).
         """
         _check_text(text)
-        tokenizer = self._with_special if special else self._plain
+        tokenizer = self._with_special if special else self.plain
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int], special: bool = False) -> str:
@@ -101,17 +101,18 @@ class Tokenizer:
         """The conversation in its template, with a guard character inside every control token that a message spells."""
         if self._chat_template is None:
             raise LessonError("This model has no chat template. Give the prompt as it is, with chat=False.")
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        typed = "".join(_check_text(text) for message in messages for text in message.values())
+        conversation = as_messages(messages)
+        typed = "".join(_check_text(text) for each in conversation for text in each.values())
         guard = next(_unused_characters(typed + self._chat_template))
 
         def defuse(role: str | None, text: str) -> str:
             # Of what the model itself said before, markup such as <think> is meant; control tokens never are.
-            names = self._control_names if role == "assistant" else self._added_names
+            names = self._control_tokens if role == "assistant" else self._added_names
             return names.sub(lambda name: name[0][0] + guard + name[0][1:], text)
 
-        guarded = [{key: defuse(message.get("role"), text) for key, text in message.items()} for message in messages]
+        guarded = [
+            {key: defuse(message.get("role"), text) for key, text in message.items()} for message in conversation
+        ]
         names = {key: _token_name(value) for key, value in self._settings.items() if key.endswith("_token")}
         try:
             [text], _ = render_jinja_template(
@@ -157,6 +158,12 @@ class TextStream:
         """What is left at the end, whole or not."""
         text, self._pending = self._new_text(), []
         return text
+
+    def copy(self) -> TextStream:
+        """An independent one, in the same state."""
+        copy = TextStream(self._tokenizer)
+        copy._shown, copy._pending = self._shown.copy(), self._pending.copy()
+        return copy
 
     def _new_text(self) -> str:
         before = self._tokenizer.decode(self._shown)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from llmlesson.engine import Engine, KVCache, Sampling
+from llmlesson.engine import Engine, KVCache, Request, Sampling
 from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.errors import LessonError
 from llmlesson.measure import cost
@@ -30,14 +30,17 @@ ENDS = {
 
 @dataclass(frozen=True)
 class Node:
-    """After one forward pass: the scores that it gave, and the token that was taken. That one is not yet read."""
+    """After one forward pass: the scores that it gave, and the request that took a token. That one is not yet read."""
 
     logits: Tensor  # float32 [V]
-    token: int
-    generator_state: Tensor  # of the random numbers, after the token was drawn
+    request: Request  # as it was after this token; a step goes on with a fork of it
     costs: tuple[Cost, ...]  # of the forward pass; of several for a prompt that was read in chunks
     seconds: float
     by_hand: bool = False  # taken instead of the one that was drawn
+
+    @property
+    def token(self) -> int:
+        return self.request.token_ids[-1]
 
 
 @dataclass
@@ -70,13 +73,15 @@ class DecodeSession:
         self.prompt = prompt
         self.chat = chat
         self.sampling = Sampling()
-        self.prompt_ids = engine.prompt_ids(prompt, chat)
+        self._fresh = engine.request(prompt, MOST_TOKENS, replace(self.sampling, seed=SEED), chat=chat)
         self.bit_equal: bool | None = None  # after a step that was made before: whether its scores are the same
-        self._generator = torch.Generator(engine.device)
-        self._fresh = self._generator.manual_seed(SEED).get_state()
         first, cache = self._read_prompt(progress or (lambda done, total: True))
         self.branches = [Branch("A", [first], cache)]
         self.current = 0
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        return self._fresh.ids
 
     @property
     def branch(self) -> Branch:
@@ -100,11 +105,7 @@ class DecodeSession:
     @property
     def finish_reason(self) -> str | None:
         """Why there is no next step: "eos" | "length" | "cache_full"; None if there is one."""
-        if self.node.token in self.engine.eos_token_ids:
-            return "eos"
-        if len(self.tokens) == MOST_TOKENS:
-            return "length"
-        return "cache_full" if self.cache.length == self.cache.max_tokens else None
+        return self.node.request.finish_reason
 
     def step(self) -> None:
         """Read the waiting token: the cache grows by one position, and the next token is chosen.
@@ -119,9 +120,9 @@ class DecodeSession:
         branch, length = self.branch, self.cache.length
         known = branch.nodes[branch.at + 1] if branch.at + 1 < len(branch.nodes) else None
         try:
-            new = self._read([self.node.token], self.cache, self.node.generator_state)
+            new = self._read([self.node.token], self.cache, self.node.request)
             if known and known.by_hand:
-                new = replace(new, token=known.token, by_hand=True)
+                new = self._by_hand(new, self.node.request, known.token)
             if known and known.token != new.token:
                 self._branch_off(branch.at + 1, new)
                 branch.cache.truncate(length)
@@ -149,7 +150,9 @@ class DecodeSession:
         if not 0 <= token < self.engine.config.vocab_size:
             raise LessonError(f"There is no token with the id {token}.")
         if token != self.node.token:
-            self._branch_off(self.branch.at, replace(self.node, token=token, by_hand=True))
+            at = self.branch.at
+            before = self.branch.nodes[at - 1].request if at else self._fresh
+            self._branch_off(at, self._by_hand(self.node, before, token))
         self.bit_equal = None
 
     def switch(self, index: int) -> None:
@@ -162,10 +165,10 @@ class DecodeSession:
     def reset(self) -> None:
         """Back to the prompt, which is not read again: the first token is chosen anew, all branches go."""
         first = self.branches[0].nodes[0]
-        token, state = self._choose(first.logits, self._fresh)
+        request = self._choose(first.logits, self._fresh)
         cache = self.branches[0].cache
         cache.truncate(len(self.prompt_ids))
-        self.branches = [Branch("A", [replace(first, token=token, generator_state=state)], cache)]
+        self.branches = [Branch("A", [replace(first, request=request, by_hand=False)], cache)]
         self.current = 0
         self.bit_equal = None
 
@@ -185,9 +188,6 @@ class DecodeSession:
 
     def _read_prompt(self, progress: Progress) -> tuple[Node, KVCache]:
         ids, context = self.prompt_ids, self.engine.config.max_position_embeddings
-        self.engine._check_ids(ids)
-        if len(ids) > context:
-            raise LessonError(f"The prompt has {len(ids)} tokens; {self.engine.name} reads at most {context}.")
         cache = self.engine.new_cache(min(context, len(ids) + MOST_TOKENS - 1))
         costs: tuple[Cost, ...] = ()
         seconds = 0.0
@@ -198,21 +198,24 @@ class DecodeSession:
             costs, seconds = (*costs, *node.costs), seconds + node.seconds
         return replace(node, costs=costs, seconds=seconds), cache
 
-    def _read(self, ids: list[int], cache: KVCache, generator_state: Tensor) -> Node:
-        """One forward pass, and the choice of a token."""
+    def _read(self, ids: list[int], cache: KVCache, request: Request) -> Node:
+        """One forward pass, and the choice of a token by a fork of the request."""
         int8 = isinstance(self.engine.model.head, Int8Matrix)
         counted = cost.prefill(self.engine.config, len(ids), cache.length, 1, self.engine.dtype, int8)
         started = time.perf_counter()
-        logits = self.engine._read(self.engine._check_ids(ids), cache)
-        token, state = self._choose(logits, generator_state)
-        return Node(logits, token, state, (counted,), time.perf_counter() - started)
+        logits = self.engine.read(ids, cache)
+        chosen = self._choose(logits, request)
+        return Node(logits, chosen, (counted,), time.perf_counter() - started)
 
-    def _choose(self, logits: Tensor, generator_state: Tensor) -> tuple[int, Tensor]:
-        """A token as `Engine.stream` chooses it, and the state of the random numbers after that."""
-        self._generator.set_state(generator_state)
-        if self.sampling.temperature == 0:
-            token = logits.argmax()
-        else:
-            *_, probabilities = self.sampling.explain(logits).values()
-            token = torch.multinomial(probabilities, 1, generator=self._generator)[0]
-        return int(token), self._generator.get_state()
+    def _choose(self, logits: Tensor, request: Request) -> Request:
+        """The request after it took a token with today's sampling; the one given stays as it is."""
+        fork = request.fork(self.sampling)
+        fork.take(logits)
+        return fork
+
+    def _by_hand(self, node: Node, before: Request, token: int) -> Node:
+        """This node with another token; the random numbers go on as if the request had drawn this one."""
+        fork = before.fork(self.sampling)
+        fork.choose(node.logits)
+        fork.accept(token)
+        return replace(node, request=fork, by_hand=True)

@@ -176,7 +176,7 @@ class TokenizerSession:
 def rules_of(tokenizer: Tokenizer) -> Rules:
     """The rules of a tokenizer, read once. Raises LessonError for one that doesn't work by merging pairs."""
     if tokenizer not in _rules:
-        library = tokenizer._plain
+        library = tokenizer.plain
         definition = json.loads(library.to_str())
         model = definition["model"]
         if model["type"] != "BPE":

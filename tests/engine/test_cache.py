@@ -90,7 +90,7 @@ def test_what_is_refused_changes_nothing(engine, tiny_pair, ids):
         (lambda: engine.prefill([5, 131], cache), "id 131: ids run from 0 to 130"),
         (lambda: engine.prefill([-1], cache), "id -1"),
         (lambda: engine.prefill([0.5], cache), "whole numbers"),
-        (lambda: engine.prefill([[1, 2]], cache), "shape"),
+        (lambda: engine.prefill([[1, 2], [3, 4]], cache), "shape"),
         (lambda: engine.prefill(ids(3), cache), "8 of 10 positions"),
         (lambda: engine.logits(ids(3), cache), "8 of 10 positions"),
         (lambda: engine.decode(cache, 131), "id 131"),

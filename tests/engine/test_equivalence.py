@@ -3,6 +3,8 @@ and by the step that a CUDA graph replays."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from engine import tiny
@@ -146,9 +148,11 @@ def test_keys_and_values_are_not_repeated_for_the_group():
 def test_slots_never_written_hold_no_nan(tiny_pair):
     """A masked slot has the weight 0, but 0 · NaN is NaN: memory as it comes would poison the graph-safe step."""
     step = tiny_pair("gqa")[0].new_cache(50).fixed_step(torch.tensor([3]), 50)
+    q, kv = torch.ones(1, 6, 1, 10), torch.ones(1, 2, 1, 10)
     for layer in range(3):
-        k, v = step.write(layer, torch.ones(1, 2, 1, 10), torch.ones(1, 2, 1, 10))
-        assert k.sum() == v.sum() == 20
+        # Position 3 sees three slots of zeros and its own key: its share of the values is e^√10 / (3 + e^√10).
+        share = math.exp(math.sqrt(10)) / (3 + math.exp(math.sqrt(10)))
+        torch.testing.assert_close(step.attend(layer, q, kv, kv), torch.full((1, 6, 1, 10), share))
 
 
 def test_buckets():

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from llmlesson import LessonError, Sampling
 from llmlesson.engine.cuda_graph import tokens_read_behind
-from llmlesson.engine.sampling import Sampler
 from llmlesson.engine.stopping import StopStrings
 
 
@@ -128,7 +127,7 @@ def test_text_that_comes_only_at_the_end_can_complete_a_stop_string(engine, ids,
 
     pieces = iter(["the ", "e"])
     text_stream = SimpleNamespace(push=lambda token: next(pieces), flush=lambda: "nd")
-    monkeypatch.setattr(engine, "_tokenizer", SimpleNamespace(stream=lambda: text_stream))
+    monkeypatch.setattr(engine, "_tokenizer", SimpleNamespace(stream=lambda: text_stream, control_names={}))
     steps = list(engine.stream(ids(5), max_new_tokens=2, stop=stop))
     assert "".join(step.text for step in steps) == shown
     assert steps[-1].finish_reason == reason
@@ -146,9 +145,9 @@ def test_reading_tokens_one_step_behind_changes_nothing(engine, ids, sampling):
     prompt = ids(10)
     expected = [(step.token_id, step.cache_length) for step in engine.stream(prompt, 20, sampling)]
     cache = engine.new_cache(29)
-    sampler = Sampler(sampling, prompt, engine.device)
-    tokens = tokens_read_behind(engine.model, cache, sampler, lambda: engine.logits(prompt, cache)[-1])
-    got = [(token, cache.length) for _, (token, _) in zip(expected, tokens, strict=False)]
+    request = engine.request(prompt, 20, sampling)
+    tokens = tokens_read_behind(engine.model, cache, request, lambda: engine.read(prompt, cache))
+    got = [(request.accept(token).token_id, cache.length) for _, (token, _) in zip(expected, tokens, strict=False)]
     assert got == expected
     tokens.close()
     assert cache.length == expected[-1][1]
@@ -157,9 +156,7 @@ def test_reading_tokens_one_step_behind_changes_nothing(engine, ids, sampling):
 def test_stopping_while_a_step_is_ahead_takes_it_back(engine, ids):
     prompt = ids(10)
     cache = engine.new_cache(40)
-    tokens = tokens_read_behind(
-        engine.model, cache, Sampler(Sampling(), prompt, engine.device), lambda: engine.logits(prompt, cache)[-1]
-    )
+    tokens = tokens_read_behind(engine.model, cache, engine.request(prompt), lambda: engine.read(prompt, cache))
     token, _ = next(tokens)
     tokens.close()
     assert cache.length == 10

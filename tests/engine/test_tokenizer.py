@@ -94,9 +94,10 @@ def test_no_half_character_is_given_out(tokenizer):
     assert "".join(pieces) == text
 
 
-def test_messages_that_the_template_refuses(tokenizer):
-    with pytest.raises(LessonError, match="chat template"):
-        tokenizer.chat([{"role": "user"}])
+def test_messages_that_the_template_refuses(tokenizer, monkeypatch):
+    monkeypatch.setattr(tokenizer, "_chat_template", "{{ raise_exception('only users here') }}")
+    with pytest.raises(LessonError, match=r"chat template can't take these messages: only users here"):
+        tokenizer.chat("Hello")
 
 
 @pytest.mark.parametrize(("text", "message"), [("a\ud83d", r"U\+D83D at position 1"), (b"bytes", "not bytes")])

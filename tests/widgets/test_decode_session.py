@@ -162,6 +162,7 @@ def test_why_it_ends(session, reason, monkeypatch):
         session.take(next(iter(session.engine.eos_token_ids)))
     elif reason == "length":
         monkeypatch.setattr(decode_session, "MOST_TOKENS", 3)
+        session = DecodeSession(session.engine, session.prompt, chat=False)
         steps(session, 2)
     else:
         context = session.engine.config.max_position_embeddings
@@ -203,7 +204,9 @@ def test_a_step_that_fails_leaves_everything_as_it_was(session, part, monkeypatc
         raise MemoryError
 
     monkeypatch.setattr(session, "_branch_off" if part == "step" else "_choose", fail)
-    session.branch.nodes[2:] = [decode_session.replace(session.node, token=7)]  # so that another token comes out
+    # Another token than the one that comes out, so that the step leaves this branch.
+    session.branch.nodes[2:] = [session._by_hand(session.branch.nodes[2], session.node.request, 7)]
+    session.branch.nodes[2] = decode_session.replace(session.branch.nodes[2], by_hand=False)
     with pytest.raises(MemoryError):
         session.step()
     assert torch.equal(bits(session.cache), before[0])

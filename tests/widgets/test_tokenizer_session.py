@@ -31,10 +31,10 @@ class Wrapped:
     """A tokenizer of the library in the shape of ours."""
 
     def __init__(self, library):
-        self._plain = library
+        self.plain = library
 
     def encode(self, text):
-        return self._plain.encode(text, add_special_tokens=False).ids
+        return self.plain.encode(text, add_special_tokens=False).ids
 
 
 def trained(model, pre_tokenizer=None, normalizer=None, **options):
@@ -155,7 +155,7 @@ def test_merges_that_give_other_tokens_than_the_library_are_not_shown(real_token
             return [0]
 
     with pytest.raises(LessonError, match="don't give the tokens"):
-        TokenizerSession(Different(real_tokenizer._plain), "hello")
+        TokenizerSession(Different(real_tokenizer.plain), "hello")
 
 
 def test_control_tokens_come_from_the_template_only(real_tokenizer):

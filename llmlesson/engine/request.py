@@ -1,0 +1,139 @@
+"""One request: a prompt, the answer so far, and whether that is over. It runs no model and holds no cache.
+
+Whoever runs the model (the engine, a widget, a scheduler, a server) gives a request the scores of its next position
+and gets a step back, until the step says why the answer ends.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from llmlesson.engine.generation import Step
+from llmlesson.engine.sampling import Sampler, Sampling
+from llmlesson.engine.stopping import StopStrings
+from llmlesson.engine.tokenizer import Tokenizer
+from llmlesson.errors import LessonError
+
+
+class Request:
+    """A prompt, and its answer as far as it goes.
+
+    ids: the prompt, checked token ids (`Engine.request` makes a request of any prompt). sampling: how tokens are
+    chosen; greedy if not given. stop: texts that end the answer and are not part of it.
+    max_new_tokens: the most tokens of an answer. room: positions that its cache has for prompt and answer; the last
+    token of an answer is never read, so it needs none. eos_token_ids: any of these ends the answer.
+    tokenizer: without one, steps have no text. Raises LessonError for settings that make no sense.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling | None = None,
+        stop: str | Sequence[str] | None = None,
+        max_new_tokens: int = 256,
+        room: int | None = None,
+        eos_token_ids: frozenset[int] = frozenset(),
+        tokenizer: Tokenizer | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.ids = list(ids)
+        self.token_ids: list[int] = []  # the answer so far, with the token that ended it
+        self.text = ""  # the answer so far, as far as its characters are whole
+        self.finish_reason: str | None = None  # "eos" | "stop" | "length" | "cache_full"; None while it goes on
+        self.max_new_tokens = _at_least_one("max_new_tokens", max_new_tokens)
+        self._room = room
+        self._eos_token_ids = eos_token_ids
+        self._sampler = Sampler(sampling or Sampling(), self.ids, torch.device(device))
+        self._control_names = tokenizer.control_names if tokenizer else {}
+        self._text_stream = tokenizer.stream() if tokenizer else None
+        self._stop = StopStrings(stop)
+
+    @property
+    def tokens(self) -> list[int]:
+        """All that is known of its text: the prompt and the answer so far. The last one may not have been read yet."""
+        return self.ids + self.token_ids
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether a token must be accepted before the next can be chosen."""
+        return self._sampler.needs_history
+
+    def take(self, logits: Tensor) -> Step:
+        """Choose the next token from its scores, float32 [V]. Raises LessonError where the answer has ended."""
+        return self.accept(int(self.choose(logits)))
+
+    def choose(self, logits: Tensor) -> Tensor:
+        """The first half of `take`: the next token, int64 [] on the device of the scores [V], not yet accepted."""
+        return self._sampler.choose(logits)
+
+    def accept(self, token: int) -> Step:
+        """The second half: this token is the next one of the answer. Raises LessonError where it has ended."""
+        if self.finish_reason:
+            raise LessonError(f"This request has ended ({self.finish_reason}): it takes no more tokens.")
+        self._sampler.saw(token)
+        self.token_ids.append(token)
+        text, stopped = self._show(token)
+        self.finish_reason = "stop" if stopped else self._why_it_ends(token)
+        if self.finish_reason and not stopped:
+            rest, stopped = self._show_rest()
+            text += rest
+            if stopped:
+                self.finish_reason = "stop"
+        self.text += text
+        return Step(len(self.token_ids) - 1, token, text, self.finish_reason)
+
+    def fork(self, sampling: Sampling | None = None) -> Request:
+        """An independent copy that goes on from here with the same random numbers, and with other sampling if given."""
+        copy = object.__new__(Request)
+        vars(copy).update(vars(self))
+        copy.token_ids = self.token_ids.copy()
+        copy._sampler = self._sampler.copy(sampling)
+        copy._stop = self._stop.copy()
+        copy._text_stream = self._text_stream.copy() if self._text_stream else None
+        return copy
+
+    def _why_it_ends(self, token: int) -> str | None:
+        if token in self._eos_token_ids:
+            return "eos"
+        if len(self.token_ids) == self.max_new_tokens:
+            return "length"
+        if self._room is not None and len(self.ids) + len(self.token_ids) > self._room:
+            return "cache_full"
+        return None
+
+    def _show(self, token: int) -> tuple[str, bool]:
+        """The text that can be shown now, and whether a stop string was met."""
+        if self._text_stream is None:
+            return "", False
+        text, stopped = self._stop.push(self._text_stream.push(token))
+        if not stopped and token in self._control_names:
+            # A control token has no text, but its name can be, or be part of, a stop string.
+            more, stopped = self._stop.push(self._control_names[token], hidden=True)
+            text += more
+        return text, stopped
+
+    def _show_rest(self) -> tuple[str, bool]:
+        """What was held back, now that no more text comes."""
+        if self._text_stream is None:
+            return "", False
+        text, stopped = self._stop.push(self._text_stream.flush())
+        return (text, True) if stopped else (text + self._stop.flush(), False)
+
+    def __repr__(self) -> str:
+        state = self.finish_reason or "goes on"
+        return f"Request({len(self.ids)} tokens in the prompt, {len(self.token_ids)} in the answer, {state})"
+
+
+def _at_least_one(name: str, value: object) -> int:
+    """The whole number that a setting must be. Raises LessonError for anything else."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise LessonError(f"{name} is {value!r}: it must be a whole number, at least 1.")
+    return number
