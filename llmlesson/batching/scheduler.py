@@ -39,6 +39,7 @@ class Progress:
     """How far one request has come."""
 
     request: Any  # a Request
+    most_blocks: int  # that it may come to need
     salt: str
     computed: int = 0  # tokens of its text whose K and V are in its blocks
     table: list[int] = field(default_factory=list)  # its blocks, in the order of the text
@@ -159,7 +160,7 @@ class Scheduler:
                 f"{max_tokens} in the cache, which takes {needed} blocks of {size}; there are {blocks} "
                 f"({blocks * size} tokens). Shorten the prompt, ask for fewer new tokens, or make the cache larger."
             )
-        progress = Progress(request, salt)
+        progress = Progress(request, needed, salt)
         self._all[request] = progress
         self._waiting.append(progress)
 
@@ -258,14 +259,15 @@ class Scheduler:
         self._waiting.appendleft(progress)
 
     def _admit(self, progress: Progress) -> bool:
-        """Start the first that waits if all of its known text fits, and a block more for each that runs already.
+        """Start the first that waits if all of its known text fits, and a block more for each that may still grow.
 
         Without that reserve, the next answer that grows beyond its block would throw the newcomer out again.
         """
         found, chain = self._find(progress)
         fresh = blocks_needed(progress.known, self.pool.block_size) - len(found)
         revived = sum(not self.pool.holders(block) for block in found)  # these too are no longer free
-        if fresh + revived + len(self._running) > self.pool.num_free:
+        reserve = sum(len(other.table) < other.most_blocks for other in self._running)
+        if fresh + revived + reserve > self.pool.num_free:
             return False
         self.pool.hold(found)
         progress.table = found + self.pool.take(fresh)

@@ -184,6 +184,15 @@ def test_alone_a_request_may_use_the_whole_pool():
     assert play.scheduler.counts.preempted == 0
 
 
+def test_no_reserve_is_left_for_those_that_can_not_grow():
+    play = player(blocks=4, size=16)
+    for seed in range(4):
+        play.add(text(seed, 8), 9)  # its one block is enough to the end
+    play.step()
+    assert len(play.scheduler.running) == 4
+    play.finish()
+
+
 def test_where_others_hold_all_blocks_it_raises_instead_of_an_empty_step():
     play = player(blocks=4)
     theirs = play.pool.take(2)

@@ -1,0 +1,140 @@
+"""What a step did, and what users saw over many steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from llmlesson.batching.scheduler import Counts, Plan, Scheduler
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One step of a batch, real or simulated. What is said about blocks and requests holds after the step."""
+
+    plan: Plan
+    seconds: float
+    blocks_in_use: int  # blocks that running requests hold
+    tokens_in_cache: int  # of running requests, those whose K and V are there; what two of them share counts twice
+    waiting: int  # requests without blocks
+    steps: Mapping[Any, Any] = field(
+        default_factory=dict
+    )  # the Step of each request that got a token, if not simulated
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, plan: Plan, seconds: float, steps: Mapping[Any, Any] | None = None) -> StepReport:
+        """To be made after `settle`."""
+        pool = scheduler.pool
+        computed = sum(scheduler.progress(request).computed for request in scheduler.running)
+        return cls(plan, seconds, pool.num_blocks - pool.num_free, computed, len(scheduler.waiting), steps or {})
+
+    @property
+    def preempted(self) -> tuple[Any, ...]:
+        """Requests that lost their blocks for this step."""
+        return self.plan.preempted
+
+
+@dataclass(frozen=True)
+class Served:
+    """One request of a trace: when it came, and when each token of its answer did, in seconds on one clock."""
+
+    request: Any
+    arrived: float
+    tokens_at: list[float]
+
+    @property
+    def first_token(self) -> float:
+        """Seconds from its arrival to its first token (TTFT), those in the queue included."""
+        return self.tokens_at[0] - self.arrived
+
+    @property
+    def total(self) -> float:
+        """Seconds from its arrival to its last token."""
+        return self.tokens_at[-1] - self.arrived
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between each two tokens (inter-token latency, ITL)."""
+        return [after - before for before, after in pairwise(self.tokens_at)]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Many measurements of one thing. NaN where there are none."""
+
+    mean: float
+    p50: float
+    p99: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Percentiles are values that occur: p99 is the smallest that at least 99 % don't exceed."""
+        ordered = sorted(values)
+        if not ordered:
+            return cls(math.nan, math.nan, math.nan, math.nan)
+
+        def rank(share: float) -> float:
+            return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+        return cls(sum(ordered) / len(ordered), rank(0.5), rank(0.99), ordered[-1])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A trace as its users and its operator saw it. Times in seconds."""
+
+    seconds: float  # from the first arrival to the last token
+    new_tokens: int
+    first_token: Spread  # TTFT, over requests
+    gap: Spread  # ITL, over all gaps between tokens
+    per_token: Spread  # TPOT: over requests, the mean of their own gaps
+    total: Spread  # over requests
+    steps: int
+    rows_used: float  # of the places for running requests, the share that a step had work for, mean
+    blocks_in_use: float  # of all blocks, mean over time
+    most_blocks_in_use: int
+    slots_filled: float  # of the slots in blocks that are held, the share with a token in it, mean over steps
+    counts: Counts
+
+    @property
+    def tokens_per_second(self) -> float:
+        """New tokens of all requests together."""
+        return self.new_tokens / self.seconds
+
+    @property
+    def hit_rate(self) -> float:
+        """Of the prompts' tokens, the share that lay in the cache when the request first started."""
+        return self.counts.found_tokens / max(1, self.counts.prompt_tokens)
+
+    @property
+    def found_again_rate(self) -> float:
+        """The same for requests that were preempted and started again: mostly they find what they left."""
+        return self.counts.found_again_tokens / max(1, self.counts.resumed_tokens)
+
+
+def summarize(served: Sequence[Served], reports: Sequence[StepReport], scheduler: Scheduler) -> Summary:
+    """Sum up a trace that has been played to its end; requests without a token (cancelled ones) are left out."""
+    answered = [one for one in served if one.tokens_at]
+    if not answered:
+        raise ValueError("No request of this trace has a token.")
+    busy = sum(report.seconds for report in reports)
+    held = [report for report in reports if report.blocks_in_use]
+    size = scheduler.pool.block_size
+    return Summary(
+        seconds=max(one.tokens_at[-1] for one in answered) - min(one.arrived for one in served),
+        new_tokens=sum(len(one.tokens_at) for one in answered),
+        first_token=Spread.of([one.first_token for one in answered]),
+        gap=Spread.of([gap for one in answered for gap in one.gaps]),
+        per_token=Spread.of([sum(one.gaps) / len(one.gaps) for one in answered if one.gaps]),
+        total=Spread.of([one.total for one in answered]),
+        steps=len(reports),
+        rows_used=sum(len(report.plan.shares) for report in reports) / (len(reports) * scheduler.max_running),
+        blocks_in_use=sum(report.blocks_in_use * report.seconds for report in reports) / busy,
+        most_blocks_in_use=max(report.blocks_in_use for report in reports),
+        slots_filled=sum(r.tokens_in_cache / (r.blocks_in_use * size) for r in held) / max(1, len(held)),
+        counts=scheduler.counts,
+    )
