@@ -1,8 +1,7 @@
-"""Reads a Hugging Face folder: `config.json`, and `model.safetensors` or its shards."""
+"""The weights of a Hugging Face folder, out of `model.safetensors` or its shards."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -19,77 +18,118 @@ from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Layer, Model
 from llmlesson.engine.product import Matrix
 from llmlesson.errors import LessonError
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, or {} where there is no such file."""
-    if not path.exists():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise LessonError(f"{path} is not valid JSON ({error}). Get the file again.") from None
-    if not isinstance(content, dict):
-        raise LessonError(f"{path} should hold a JSON object. Get the file again.")
-    return content
-
+from llmlesson.model_files import what_is
 
 SMALLER = 'Load it with a smaller dtype ("bfloat16"; "int8" on a CPU), close other programs, or take a smaller model.'
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+# What torch's DistributedDataParallel and torch.compile put before every name.
+WRAPPERS = ("module.", "_orig_mod.")
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+Shape = tuple[int, ...]
 
 
 class _Tensors:
-    """The named tensors of a folder, one at a time, each checked for its shape and ticked off."""
+    """The named tensors of some files, one at a time. Nothing but the files' headers is read before `read`."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder = folder
+    def __init__(self, files: Sequence[Path], stack: ExitStack) -> None:
+        self.folder = files[0].parent
         self._file_of: dict[str, Any] = {}
-        for path in self._files():
+        for path in files:
             try:
                 file = stack.enter_context(safe_open(path, framework="pt"))
             except (SafetensorError, OSError) as error:
-                raise LessonError(f"{path} can't be read ({error}). Get the file again.") from None
+                raise LessonError(f"{path} can't be read: {what_is(path) or _fault(error)}") from None
             self._file_of.update(dict.fromkeys(file.keys(), file))
-        self.unread = set(self._file_of)
+        self.wrapper = ""
+        while found := next((w for w in WRAPPERS if self._all_begin(self.wrapper + w)), None):
+            self.wrapper += found
+        self.names = {name.removeprefix(self.wrapper) for name in self._file_of}
 
-    def _files(self) -> list[Path]:
-        index = self.folder / "model.safetensors.index.json"
-        if index.exists():
-            names = sorted(set(read_json(index).get("weight_map", {}).values()))
-        else:
-            names = ["model.safetensors"]
-        missing = [name for name in names if not (self.folder / name).is_file()]
-        if missing or not names:
-            others = sorted(path.name for path in self.folder.glob("*.bin"))
-            hint = f" It has {', '.join(others)}, but only safetensors can be read." if others else ""
-            raise LessonError(f"{self.folder} lacks {', '.join(missing) or 'its weights'}.{hint}")
-        return [self.folder / name for name in names]
+    def _all_begin(self, prefix: str) -> bool:
+        return bool(self._file_of) and all(name.startswith(prefix) for name in self._file_of)
 
-    @property
-    def count(self) -> int:
-        """Values in all tensors together."""
-        return sum(math.prod(file.get_slice(name).get_shape()) for name, file in self._file_of.items())
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._file_of
-
-    def read(self, name: str, shape: Sequence[int]) -> Tensor:
-        if name not in self._file_of:
-            raise LessonError(f"The weights in {self.folder} lack the tensor {name!r} {list(shape)}.")
-        tensor: Tensor = self._file_of[name].get_tensor(name)
-        if list(tensor.shape) != list(shape):
+    def require(self, expected: dict[str, Shape], model_type: str) -> None:
+        """Raise LessonError that names what is missing, unexpected, or of another shape or kind than expected."""
+        for name, shape in expected.items():
+            if name not in self.names:
+                raise LessonError(f"The weights in {self.folder} lack the tensor {name!r} {list(shape)}.")
+            stored = self._file_of[self.wrapper + name].get_slice(self.wrapper + name)
+            if stored.get_shape() != list(shape):
+                raise LessonError(
+                    f"The tensor {name!r} in {self.folder} has the shape {stored.get_shape()}; "
+                    f"by its config.json it should have {list(shape)}."
+                )
+            if stored.get_dtype() not in FLOATS:
+                raise LessonError(
+                    f"The tensor {name!r} in {self.folder} is stored as {stored.get_dtype()}: this is a quantized or "
+                    "damaged checkpoint. Only fp32, fp16 and bf16 can be read."
+                )
+        # Old Llama checkpoints store the rotary frequencies, which follow from the config.
+        unread = self.names - expected.keys()
+        if unexpected := sorted(name for name in unread if not name.endswith("rotary_emb.inv_freq")):
+            shown = ", ".join(repr(name) for name in unexpected[:5]) + (" …" if len(unexpected) > 5 else "")
             raise LessonError(
-                f"The tensor {name!r} in {self.folder} has the shape {list(tensor.shape)}; "
-                f"by its config.json it should have {list(shape)}."
+                f"The weights in {self.folder} hold {len(unexpected)} tensors that a {model_type} model does not "
+                f"have: {shown}"
             )
-        self.unread.discard(name)
+
+    def read(self, name: str) -> Tensor:
+        tensor: Tensor = self._file_of[self.wrapper + name].get_tensor(self.wrapper + name)
         return tensor
 
 
-def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: torch.dtype, int8: bool) -> Model:
-    """The weights of a folder, laid out for the forward pass; with `int8`, matrices quantized from `dtype`.
+def _fault(error: Exception) -> str:
+    if "incomplete" in str(error).lower() or "too small" in str(error).lower():
+        return f"it is cut short or damaged ({error}). Get the file again."
+    return f"{error}. Get the file again."
 
-    Tensors are read, converted and transposed one at a time, so that the peak stays near the size of the result.
-    Raises LessonError that names what is missing, unexpected or of the wrong shape.
+
+def expected_tensors(config: ModelConfig) -> dict[str, Shape]:
+    """Name → shape [out, in] or [size] of every tensor that a checkpoint of this config has, `lm_head` included."""
+    c = config
+    q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    shapes: dict[str, Shape] = {EMBEDDING: (c.vocab_size, c.hidden_size)}
+    for index in range(c.num_hidden_layers):
+        at = f"model.layers.{index}"
+        shapes[f"{at}.input_layernorm.weight"] = (c.hidden_size,)
+        for name, size in (("q", q), ("k", kv), ("v", kv)):
+            shapes[f"{at}.self_attn.{name}_proj.weight"] = (size, c.hidden_size)
+            if c.qkv_bias:
+                shapes[f"{at}.self_attn.{name}_proj.bias"] = (size,)
+        if c.qk_norm:
+            shapes.update({f"{at}.self_attn.{name}_norm.weight": (c.head_dim,) for name in "qk"})
+        shapes[f"{at}.self_attn.o_proj.weight"] = (c.hidden_size, q)
+        shapes[f"{at}.post_attention_layernorm.weight"] = (c.hidden_size,)
+        shapes.update({f"{at}.mlp.{name}_proj.weight": (c.intermediate_size, c.hidden_size) for name in ("gate", "up")})
+        shapes[f"{at}.mlp.down_proj.weight"] = (c.hidden_size, c.intermediate_size)
+    return {**shapes, "model.norm.weight": (c.hidden_size,), HEAD: (c.vocab_size, c.hidden_size)}
+
+
+def nbytes_needed(shapes: dict[str, Shape], tied: bool, dtype: torch.dtype, int8: bool) -> int:
+    """Bytes that the loaded weights take. With int8 a matrix has a byte a value and 6 bytes an output (`Int8Matrix`),
+    and the embedding, of which rows are looked up, two bytes a value."""
+    total = 0
+    for name, shape in shapes.items():
+        if int8 and name == EMBEDDING:
+            total += 2 * math.prod(shape)
+        elif tied and name == EMBEDDING:
+            continue  # a view of the head
+        elif int8 and len(shape) == 2:
+            total += math.prod(shape) + 6 * shape[0]
+        else:
+            total += math.prod(shape) * dtype.itemsize
+    return total
+
+
+def load_model(
+    files: Sequence[Path], config: ModelConfig, device: torch.device, dtype: torch.dtype, int8: bool
+) -> tuple[Model, list[str]]:
+    """(The weights in some files, laid out for the forward pass; what to say about them).
+
+    With `int8`, matrices are quantized from `dtype`. Tensors are read, converted and transposed one at a time, so that
+    the peak stays near the size of the result. Raises LessonError, before anything is built, that names what is
+    missing, unexpected or of the wrong shape.
     """
     c = config
     q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
@@ -102,28 +142,27 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
         """Checkpoint matrices [out, in] side by side as one [in, sum of outs]."""
         joined = torch.empty(in_size, sum(out_sizes), dtype=dtype, device=device)
         for name, part in zip(names, joined.split(list(out_sizes), dim=1), strict=True):
-            part.copy_(tensors.read(name, (part.shape[1], in_size)).to(device).to(dtype).T)
+            part.copy_(tensors.read(name).to(device).to(dtype).T)
         return joined
 
-    def vector(names: Sequence[str], sizes: Sequence[int]) -> Tensor:
-        parts = [tensors.read(name, (size,)) for name, size in zip(names, sizes, strict=True)]
-        return torch.cat(parts).to(device, dtype)
+    def vector(*names: str) -> Tensor:
+        return torch.cat([tensors.read(name) for name in names]).to(device, dtype)
 
     def head_norms(at: str) -> Tensor:
         """The norm of query heads and that of key heads, repeated for all heads: [Hq + Hkv, 1, D]."""
-        q, k = (vector([f"{at}.{name}_norm.weight"], [c.head_dim]) for name in "qk")
+        q, k = (vector(f"{at}.{name}_norm.weight") for name in "qk")
         return torch.cat((q.expand(c.num_attention_heads, 1, -1), k.expand(c.num_key_value_heads, 1, -1)))
 
     def layer(index: int) -> Layer:
         at, mlp = f"model.layers.{index}.self_attn", f"model.layers.{index}.mlp"
         projections, sizes = [f"{at}.{x}_proj" for x in "qkv"], (q_size, kv_size, kv_size)
         return Layer(
-            attention_norm=vector([f"model.layers.{index}.input_layernorm.weight"], [c.hidden_size]),
+            attention_norm=vector(f"model.layers.{index}.input_layernorm.weight"),
             qkv=matrix([f"{p}.weight" for p in projections], c.hidden_size, sizes),
-            qkv_bias=vector([f"{p}.bias" for p in projections], sizes) if c.qkv_bias else None,
+            qkv_bias=vector(*(f"{p}.bias" for p in projections)) if c.qkv_bias else None,
             qk_norm=head_norms(at) if c.qk_norm else None,
             out=matrix([f"{at}.o_proj.weight"], q_size, [c.hidden_size]),
-            mlp_norm=vector([f"model.layers.{index}.post_attention_layernorm.weight"], [c.hidden_size]),
+            mlp_norm=vector(f"model.layers.{index}.post_attention_layernorm.weight"),
             gate_up=matrix(
                 [f"{mlp}.{x}_proj.weight" for x in ("gate", "up")], c.hidden_size, [c.intermediate_size] * 2
             ),
@@ -132,30 +171,35 @@ def load_model(folder: Path, config: ModelConfig, device: torch.device, dtype: t
         )
 
     with ExitStack() as stack:
-        tensors = _Tensors(folder, stack)
-        stack.enter_context(explained_out_of_memory(str(folder), tensors.count * dtype.itemsize, device, SMALLER))
-        embedding_name, head_name = "model.embed_tokens.weight", "lm_head.weight"
-        tied = c.tie_word_embeddings if c.tie_word_embeddings is not None else head_name not in tensors
-        head = matrix([embedding_name if tied else head_name], c.hidden_size, [c.vocab_size])
+        tensors = _Tensors(files, stack)
+        shapes = expected_tensors(c)
+        stored_head = HEAD in tensors.names
+        says_tied = c.tie_word_embeddings if c.tie_word_embeddings is not None else not stored_head
+        if says_tied and not stored_head:
+            shapes.pop(HEAD)
+        tensors.require(shapes, c.model_type)
+        # As in transformers 5: a head of its own counts more than what the config says.
+        tied = says_tied and not (stored_head and not torch.equal(tensors.read(HEAD), tensors.read(EMBEDDING)))
+        notes = []
+        if says_tied and not tied:
+            notes.append(
+                f"{tensors.folder}: config.json ties lm_head to the embedding, but the weights hold an lm_head with "
+                "other values. That one is used, as in transformers."
+            )
+        if tensors.wrapper:
+            notes.append(f"{tensors.folder}: the tensors are named {tensors.wrapper}…; that prefix is left out.")
+        needed = nbytes_needed({HEAD: shapes[EMBEDDING], **shapes}, tied, dtype, int8)
+        stack.enter_context(explained_out_of_memory(str(tensors.folder), needed, device, SMALLER))
+        head = matrix([EMBEDDING if tied else HEAD], c.hidden_size, [c.vocab_size])
         if tied and isinstance(head, Tensor):
             embedding = head.T
         else:
-            stored = tensors.read(embedding_name, (c.vocab_size, c.hidden_size)).to(device)
-            embedding = stored.to(torch.bfloat16 if int8 else dtype)
-        if tied:
-            tensors.unread.discard(head_name)  # some tied checkpoints store the copy
+            embedding = tensors.read(EMBEDDING).to(device).to(torch.bfloat16 if int8 else dtype)
         model = Model(
             config=c,
             embedding=embedding,
             layers=[layer(index) for index in range(c.num_hidden_layers)],
-            norm=vector(["model.norm.weight"], [c.hidden_size]),
+            norm=vector("model.norm.weight"),
             head=head,
         )
-        # Old Llama checkpoints store the rotary frequencies, which follow from the config.
-        unexpected = sorted(name for name in tensors.unread if not name.endswith("rotary_emb.inv_freq"))
-    if unexpected:
-        shown = ", ".join(unexpected[:5]) + (" …" if len(unexpected) > 5 else "")
-        raise LessonError(
-            f"The weights in {folder} hold {len(unexpected)} tensors that a {c.model_type} model does not have: {shown}"
-        )
-    return model
+    return model, notes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmlesson.errors import LessonError
+from llmlesson.model_files import check_config
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,15 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
 
     Raises LessonError for a model whose forward pass would differ from the one in `model.py`, and for a missing key.
     """
+    check_config(raw, "config.json")
     model_type = raw.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise LessonError(f"Model type {model_type!r} is not supported. {_WHAT_WORKS}")
     family = FAMILIES[model_type]
     _refuse_variants(raw, family)
 
     heads = _positive(raw, "num_attention_heads")
-    kv_heads = raw.get("num_key_value_heads", family.num_key_value_heads) or heads
+    kv_heads = _count(raw, "num_key_value_heads", family.num_key_value_heads) or heads
     hidden = _positive(raw, "hidden_size")
     layers = _positive(raw, "num_hidden_layers")
     if heads % kv_heads:
@@ -96,7 +98,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
             f"The config has {heads} query heads (num_attention_heads) and {kv_heads} key-value heads "
             "(num_key_value_heads): the first must be a multiple of the second."
         )
-    head_dim = raw.get("head_dim", family.head_dim)
+    head_dim = _count(raw, "head_dim", family.head_dim)
     if head_dim is None:
         if hidden % heads:
             raise LessonError(f"The config has no head_dim, and hidden_size {hidden} is no multiple of {heads} heads.")
@@ -113,11 +115,11 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         head_dim=head_dim,
-        max_position_embeddings=raw.get("max_position_embeddings", family.max_position_embeddings),
-        rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
+        max_position_embeddings=_count(raw, "max_position_embeddings", None) or family.max_position_embeddings,
+        rms_norm_eps=_number(raw, "rms_norm_eps", 1e-6),
         rope_theta=rope_theta,
         rope_scaling=rope_scaling,
-        tie_word_embeddings=raw.get("tie_word_embeddings"),
+        tie_word_embeddings=_switch(raw, "tie_word_embeddings"),
         qkv_bias=family.qkv_bias,
         qk_norm=family.qk_norm,
         rope_layers=_parse_rope_layers(raw, family, layers),
@@ -126,8 +128,34 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
 
 def _positive(raw: Mapping[str, Any], key: str) -> int:
     value = raw.get(key)
-    if not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise LessonError(f"The model's config.json needs a positive whole number for {key!r}; it has {value!r}.")
+    return value
+
+
+def _count(raw: Mapping[str, Any], key: str, default: int | None) -> int | None:
+    """A positive whole number; None where the config says null, the class's default where it says nothing."""
+    return default if key not in raw else None if raw[key] is None else _positive(raw, key)
+
+
+def _number(raw: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    value = raw.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        raise LessonError(f"The model's config.json needs a positive number for {key!r}; it has {value!r}.")
+    return value
+
+
+def _switch(raw: Mapping[str, Any], key: str) -> bool | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise LessonError(f"The model's config.json needs true, false or null for {key!r}; it has {value!r}.")
+    return value
+
+
+def _list(raw: Mapping[str, Any], key: str) -> list[Any] | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, list):
+        raise LessonError(f"The model's config.json needs a list or null for {key!r}; it has {value!r}.")
     return value
 
 
@@ -138,7 +166,7 @@ def _refuse_variants(raw: Mapping[str, Any], family: _Family) -> None:
     # Mistral's window is on unless the config says null; the others have a switch.
     window = raw.get("sliding_window", family.sliding_window)
     uses_window = raw.get("use_sliding_window", family.sliding_window is not None) and window is not None
-    if uses_window or "sliding_attention" in (raw.get("layer_types") or ()):
+    if uses_window or "sliding_attention" in (_list(raw, "layer_types") or ()):
         raise LessonError(f"This model has sliding-window attention layers, which are not supported. {_WHAT_WORKS}")
     for key in ("attention_bias", "mlp_bias"):
         if raw.get(key):
@@ -150,22 +178,24 @@ def _refuse_variants(raw: Mapping[str, Any], family: _Family) -> None:
 def _parse_rope(raw: Mapping[str, Any], family: _Family) -> tuple[float, Llama3Rope | None]:
     # New configs hold everything in rope_parameters; old ones have rope_theta, and rope_scaling (or null) beside it.
     rope = {**(raw.get("rope_scaling") or {}), **(raw.get("rope_parameters") or {})}
-    theta = rope.get("rope_theta", raw.get("rope_theta", family.rope_theta))
+    theta = _number({"rope_theta": family.rope_theta, **raw, **rope}, "rope_theta")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) != 1.0:
         raise LessonError(f"This model rotates only a part of each head (partial_rotary_factor). {_WHAT_WORKS}")
     if kind == "default":
         return theta, None
     if kind == "llama3":
-        try:
-            return theta, Llama3Rope(
-                factor=rope["factor"],
-                low_freq_factor=rope["low_freq_factor"],
-                high_freq_factor=rope["high_freq_factor"],
-                original_max_position_embeddings=rope["original_max_position_embeddings"],
+        for key in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
+            if key not in rope:
+                raise LessonError(f"The config's llama3 rope scaling lacks the key {key!r}.")
+        low, high = _number(rope, "low_freq_factor"), _number(rope, "high_freq_factor")
+        if low >= high:
+            raise LessonError(
+                f"The config's llama3 rope scaling has low_freq_factor {low} and high_freq_factor {high}: the first "
+                "must be smaller."
             )
-        except KeyError as missing:
-            raise LessonError(f"The config's llama3 rope scaling lacks the key {missing}.") from None
+        length = _positive(rope, "original_max_position_embeddings")
+        return theta, Llama3Rope(_number(rope, "factor"), low, high, length)
     raise LessonError(f"Rope scaling of type {kind!r} is not supported (only 'default' and 'llama3'). {_WHAT_WORKS}")
 
 
@@ -173,9 +203,9 @@ def _parse_rope_layers(raw: Mapping[str, Any], family: _Family, layers: int) -> 
     if family.no_rope_interval is None:
         return (True,) * layers
     # Despite its name, a 1 in no_rope_layers means that the layer does use rope.
-    flags = raw.get("no_rope_layers")
+    flags = _list(raw, "no_rope_layers")
     if flags is None:
-        interval = raw.get("no_rope_layer_interval", family.no_rope_interval)
+        interval = _count(raw, "no_rope_layer_interval", family.no_rope_interval) or family.no_rope_interval
         flags = [(layer + 1) % interval != 0 for layer in range(layers)]
     if len(flags) < layers:
         raise LessonError(f"The config's no_rope_layers names {len(flags)} layers, the model has {layers}.")

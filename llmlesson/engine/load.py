@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from llmlesson.engine.checkpoint import load_model, read_json
+from llmlesson.engine.checkpoint import load_model
 from llmlesson.engine.config import parse_config
 from llmlesson.engine.engine import Engine
 from llmlesson.engine.threads import choose_threads
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
 from llmlesson.files.fetch import ensure_default_model
+from llmlesson.hub import is_id, snapshot
+from llmlesson.model_files import read_json
+from llmlesson.model_folder import INDEX, WHOLE, read_config, shard_names, weight_files, what_file
 
 DEFAULT_MODEL = "smollm2-135m"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
@@ -37,18 +43,21 @@ def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "
         raise LessonError(f"Unknown dtype {dtype!r}. Choose one of: auto, {', '.join(DTYPES)}.")
     if dtype == "int8" and chosen_device.type != "cpu":
         raise LessonError("dtype='int8' works on a CPU only. Use 'bfloat16' on CUDA.")
-    folder = find_folder(model)
-    raw = read_json(folder / "config.json")
-    if not raw:
-        raise LessonError(f"{folder} has no config.json: it is not a Hugging Face model folder.")
+    folder, part = _find(model)
+    # Everything is checked before anything is built: the weights come last.
+    raw = read_config(folder)
     config = parse_config(raw)
-    weights = load_model(folder, config, chosen_device, DTYPES[dtype], int8=dtype == "int8")
-    tokenizer, missing = None, ""
-    try:
-        tokenizer = Tokenizer(folder)
-    except LessonError as error:
-        missing = str(error)
-    engine = Engine(str(model), weights, tokenizer, _eos_token_ids(folder, tokenizer), missing)
+    eos_token_ids = _named_ends(folder, raw)
+    files, chosen = weight_files(folder)
+    tokenizer = Tokenizer(folder) if (folder / "tokenizer.json").exists() else None
+    if tokenizer and tokenizer.eos_token in tokenizer.special_tokens:
+        eos_token_ids |= {tokenizer.special_tokens[tokenizer.eos_token]}
+    weights, notes = load_model(files, config, chosen_device, DTYPES[dtype], int8=dtype == "int8")
+    for note in (part, chosen, *notes):
+        if note:
+            print(f"note: {note}", file=sys.stderr)
+    missing = "" if tokenizer else part or f"{folder} has no tokenizer.json: the model takes lists of ids, but no text."
+    engine = Engine(str(model), weights, tokenizer, eos_token_ids, missing)
     if chosen_device.type == "cpu":
         choose_threads(lambda: engine.prefill([0], engine.new_cache(1)))  # as much work as a decode step
     return engine
@@ -56,14 +65,28 @@ def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "
 
 def find_folder(model: str | Path) -> Path:
     """Where the files of a model are; fetches the default model and hub models that aren't there yet."""
+    return _find(model)[0]
+
+
+def _find(model: str | Path) -> tuple[Path, str]:
+    """(The folder of a model, what it lacks of the tokenizer's files where the hub could not be asked)."""
+    if not isinstance(model, str | Path) or not str(model).strip():
+        raise LessonError(f"Name a model by {DEFAULT_MODEL!r}, a folder or a hub id, not by {model!r}.")
     if isinstance(model, str) and model == DEFAULT_MODEL:
-        return ensure_default_model()
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return folder
+        return ensure_default_model(), ""
+    try:
+        folder = Path(model).expanduser()
+        if folder.is_dir():
+            return folder, ""
+        if folder.exists():
+            raise LessonError(what_file(folder))
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a home that is not there
+        if isinstance(error, LessonError):
+            raise
+        raise LessonError(f"{str(model)[:80]!r} is no path ({error}).") from None
     name = str(model)
-    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return _from_hub(name)
+    if is_id(name):
+        return snapshot(name, _lacks)
     close = difflib.get_close_matches(name.lower(), [DEFAULT_MODEL], cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise LessonError(
@@ -72,30 +95,29 @@ def find_folder(model: str | Path) -> Path:
     )
 
 
-def _from_hub(repo_id: str) -> Path:
-    # Imported here: only this one way of loading needs the hub.
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+def _lacks(folder: Path) -> list[str]:
+    """What a model can't run without and the folder doesn't hold."""
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if (folder / WHOLE).is_file():
+        return missing
+    if not (folder / INDEX).is_file():
+        return [*missing, WHOLE]
+    return [*missing, *(name for name in shard_names(folder / INDEX) if not (folder / name).is_file())]
 
-    patterns = ["*.json", "*.safetensors", "*.jinja"]
-    try:
-        return Path(snapshot_download(repo_id, allow_patterns=patterns, local_files_only=True))
-    except LocalEntryNotFoundError:
-        pass
-    except ValueError as error:
-        raise LessonError(f"{repo_id!r} is no valid model id: {error}") from None
-    try:
-        # One question with a short limit, since a download without a network would retry for a minute.
-        HfApi().model_info(repo_id, timeout=10)
-        return Path(snapshot_download(repo_id, allow_patterns=patterns))
-    except HfHubHTTPError as error:
-        raise LessonError(f"The Hugging Face hub does not give {repo_id!r}: {error}") from error
-    except Exception as error:
-        raise LessonError(
-            f"{repo_id!r} is no local folder, and the Hugging Face hub can't be reached ({type(error).__name__}). "
-            f"Connect to the network, or give the path of a folder that holds the model; "
-            f"{DEFAULT_MODEL!r} works offline once it is fetched."
-        ) from error
+
+def _named_ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """Every id that a file names as the end: they do not always agree, and each of them ends an answer."""
+    found: set[int] = set()
+    generation = read_json(folder / "generation_config.json")
+    for name, content in (("generation_config.json", generation), ("config.json", config)):
+        ids = content.get("eos_token_id")
+        for one in ids if isinstance(ids, list) else [ids]:
+            if one is None:
+                continue
+            if isinstance(one, bool) or not isinstance(one, int):
+                raise LessonError(f"{folder / name}: 'eos_token_id' must be an id or a list of ids, and it is {ids!r}.")
+            found.add(one)
+    return frozenset(found)
 
 
 def _device(name: str) -> torch.device:
@@ -110,15 +132,3 @@ def _device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise LessonError("This PyTorch sees no CUDA device. Use device='cpu', or install a CUDA build of torch.")
     return device
-
-
-def _eos_token_ids(folder: Path, tokenizer: Tokenizer | None) -> frozenset[int]:
-    """Every id that some file names as the end: they do not always agree, and each of them ends an answer."""
-    found: set[int] = set()
-    for name in ("generation_config.json", "config.json"):
-        ids = read_json(folder / name).get("eos_token_id")
-        found.update([ids] if isinstance(ids, int) else ids or [])
-    eos = tokenizer.eos_token if tokenizer else None
-    if tokenizer and eos in tokenizer.special_tokens:
-        found.add(tokenizer.special_tokens[eos])
-    return frozenset(found)

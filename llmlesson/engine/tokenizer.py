@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
-from transformers.utils.chat_template_utils import render_jinja_template
 
-from llmlesson.engine.checkpoint import read_json
+from llmlesson.engine.chat_template import read_template, render
 from llmlesson.engine.prompt import Messages, as_messages
+from llmlesson.engine.special_tokens import special_tokens
 from llmlesson.errors import LessonError
+from llmlesson.model_files import MAX_TOKENIZER, read_json
 
 
 class Tokenizer:
@@ -23,27 +25,29 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
-        content = read_json(folder / "tokenizer.json")
+        file = folder / "tokenizer.json"
+        content = read_json(file, MAX_TOKENIZER)
         if not content:
             raise LessonError(f"{folder} has no tokenizer.json: the model takes lists of ids, but no text.")
-        added = content.pop("added_tokens", [])
-        self.special_tokens: dict[str, int] = {token["content"]: token["id"] for token in added}
-        self._with_special = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._guarded = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # see _encode_guarded
+        settings = read_json(folder / "tokenizer_config.json")
+        self._with_special = _build(file, content)
+        self.token_names, added = special_tokens(folder, settings, content.get("added_tokens") or [])
+        self._with_special.add_tokens(added)
+        self._guarded = tokenizers.Tokenizer.from_str(self._with_special.to_str())  # see _encode_guarded
         self._normalizer = self._guarded.normalizer
         # The library's tokenizer without added tokens: it sees them as the characters that they are.
-        self.plain = tokenizers.Tokenizer.from_str(json.dumps({**content, "added_tokens": [], "post_processor": None}))
-        self.control_names: dict[int, str] = {token["id"]: token["content"] for token in added if token["special"]}
+        self.plain = _build(file, {**content, "added_tokens": [], "post_processor": None})
+        by_id = self._with_special.get_added_tokens_decoder()
+        self.special_tokens: dict[str, int] = {token.content: index for index, token in by_id.items()}
+        self.control_names: dict[int, str] = {index: token.content for index, token in by_id.items() if token.special}
         self._added_names = _any_of(self.special_tokens)
         self._control_tokens = _any_of(self.control_names.values())
-        self._settings = read_json(folder / "tokenizer_config.json")
-        self._chat_template = _read_chat_template(folder, self._settings)
+        self._chat_template = read_template(folder, settings)
 
     @property
     def eos_token(self) -> str | None:
         """The name of the token that ends a turn, if the folder says."""
-        name = _token_name(self._settings.get("eos_token"))
-        return name if isinstance(name, str) else None
+        return self.token_names.get("eos_token")
 
     @property
     def vocab_size(self) -> int:
@@ -113,14 +117,7 @@ class Tokenizer:
         guarded = [
             {key: defuse(message.get("role"), text) for key, text in message.items()} for message in conversation
         ]
-        names = {key: _token_name(value) for key, value in self._settings.items() if key.endswith("_token")}
-        try:
-            [text], _ = render_jinja_template(
-                [guarded], chat_template=self._chat_template, add_generation_prompt=True, **names
-            )
-        except Exception as error:  # a template raises whatever it likes for roles that it doesn't know
-            raise LessonError(f"The model's chat template can't take these messages: {error}") from error
-        return text, guard
+        return render(self._chat_template, guarded, self.token_names), guard
 
     def _encode_guarded(self, text: str, guard: str) -> list[int]:
         """Like encode(special=True), but a control token with the guard character in it is plain text.
@@ -170,14 +167,14 @@ class TextStream:
         return self._tokenizer.decode(self._shown + self._pending)[len(before) :]
 
 
-def _read_chat_template(folder: Path, settings: Mapping[str, object]) -> str | None:
-    file = folder / "chat_template.jinja"
-    if file.exists():
-        return file.read_text(encoding="utf-8")
-    template = settings.get("chat_template")
-    if isinstance(template, list):  # several by name
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    return template if isinstance(template, str) else None
+def _build(file: Path, content: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """The library's tokenizer of a parsed tokenizer.json. LessonError where it can't be made."""
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(content))
+    except BaseException as error:  # the library is in Rust, and its panics are no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise LessonError(f"{file} is no tokenizer ({str(error)[:200]}). Get the file again.") from None
 
 
 def _check_text(text: str) -> str:
@@ -198,10 +195,6 @@ def _check_text(text: str) -> str:
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:
     by_length = sorted(names, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")  # of nothing: what never matches
-
-
-def _token_name(value: object) -> object:
-    return value["content"] if isinstance(value, dict) else value
 
 
 def _unused_characters(text: str) -> Iterator[str]:

@@ -7,11 +7,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from llmlesson.engine.checkpoint import read_json
 from llmlesson.engine.engine import Engine
 from llmlesson.engine.load import DEFAULT_MODEL, find_folder, load
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
+from llmlesson.model_files import MAX_TOKENIZER, read_json
 
 _in_use: Engine | None = None  # what the lesson named with `use`
 
@@ -49,7 +49,7 @@ def real_tokenizer() -> Tokenizer:
 @cache
 def real_merges() -> dict[tuple[str, str], int]:
     """The default model's merge table: a pair of tokens, as the vocabulary spells them, to its rank, the first 0."""
-    content = read_json(find_folder(DEFAULT_MODEL) / "tokenizer.json")
+    content = read_json(find_folder(DEFAULT_MODEL) / "tokenizer.json", MAX_TOKENIZER)
     return {(left, right): rank for rank, (left, right) in enumerate(content["model"]["merges"])}
 
 

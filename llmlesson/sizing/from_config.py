@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmlesson.errors import LessonError
+from llmlesson.model_files import check_config
 from llmlesson.sizing.fields import Fields, model_types
 from llmlesson.sizing.layer_types import layer_kinds
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec, Part
@@ -82,9 +83,11 @@ def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], s
     """The part of `config` that describes the language model, and its family. LessonError for an unknown family."""
     if not isinstance(config, dict):
         raise LessonError(f"{name} must hold a JSON object, and it holds a {type(config).__name__}.")
+    check_config(config, name)
     nested = next((config[key] for key in _NESTED if isinstance(config.get(key), dict)), None)
     outer_type = config.get("model_type")
     text = config if nested is None else nested
+    check_config(text, name)
     model_type = text.get("model_type") or _SAME_AS.get(str(outer_type))
     if nested is not None and model_type is not None and any(isinstance(nested.get(key), dict) for key in _NESTED):
         return decoder_config(nested, name)

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from llmlesson.errors import LessonError
+from llmlesson.hub import config_file, is_id
+from llmlesson.model_files import read_json
+from llmlesson.model_folder import read_config as read_folder
+from llmlesson.model_folder import what_file
 from llmlesson.sizing.from_config import model_spec
 from llmlesson.sizing.specs import Layer, ModelSpec
 
@@ -56,50 +60,27 @@ def load_config(config_or_name: Any) -> tuple[dict[str, Any], str]:
     text = str(config_or_name).strip()
     path = Path(text).expanduser()
     if path.is_dir():
-        return read_config(path / "config.json"), text
-    if path.is_file() or path.suffix == ".json":
+        return read_folder(path), text
+    if path.exists() or path.suffix == ".json":
         return read_config(path), text
     entry = table_name(text)
     if entry is not None:
         return model_table()[entry]["config"], entry
-    if text.count("/") == 1 and not text.startswith((".", "/", "~")):
-        return _from_hub(text), text
+    if is_id(text):
+        return read_config(config_file(text)), text
     close = difflib.get_close_matches(text.lower(), [n.lower().rpartition("/")[2] for n in model_table()], 3, 0.5)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     raise LessonError(f"No model is called {text!r}: give a table entry, a folder, a config.json or a hub id.{hint}")
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`. LessonError if it isn't there or isn't one."""
+    """The JSON object in the file `path`. LessonError if it isn't there or isn't one."""
     try:
-        config = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise LessonError(f"Can't read {path}: {error.strerror or error}.") from None
-    except ValueError:
-        raise LessonError(f"{path} is not JSON: give a model's config.json.") from None
-    if not isinstance(config, dict):
-        raise LessonError(f"{path} must hold a JSON object, and it holds a {type(config).__name__}.")
-    return config
-
-
-def _from_hub(repo_id: str) -> dict[str, Any]:
-    """A hub model's config.json: from the local cache if it is there, else fetched once."""
-    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        cached = try_to_load_from_cache(repo_id, "config.json")
-        if isinstance(cached, str):
-            return read_config(Path(cached))
-        # One question with a short limit, since a download without a network would retry for half a minute.
-        HfApi().model_info(repo_id, timeout=10)
-        return read_config(Path(hf_hub_download(repo_id, "config.json")))
+        config = read_json(path)
     except LessonError:
-        raise
-    except HFValidationError:
-        raise LessonError(f"{repo_id!r} is neither a table entry nor a valid hub id.") from None
-    except Exception as error:
-        raise LessonError(
-            f"{repo_id!r} is not in the model table, and its config.json can't be had from the hub "
-            f"({type(error).__name__}): check the name and the network, or give a config.json."
-        ) from error
+        if path.suffix == ".json":
+            raise
+        raise LessonError(what_file(path)) from None
+    if not config:
+        raise LessonError(f"Can't read {path}: there is no such file, or nothing in it. Give a model's config.json.")
+    return config

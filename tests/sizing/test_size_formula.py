@@ -286,7 +286,7 @@ def test_what_names_a_model(tmp_path):
     (tmp_path / "text.json").write_text("not JSON")
     (tmp_path / "list.json").write_text("[1]")
     for wrong, message in (
-        (tmp_path / "text.json", "is not JSON"),
+        (tmp_path / "text.json", "is not valid JSON"),
         (tmp_path / "list.json", "must hold a JSON object"),
         (tmp_path / "none.json", "Can't read"),
         ("smolm2-135m", "Did you mean smollm2-135m"),
@@ -317,7 +317,7 @@ def test_a_hub_model_is_fetched_once_and_then_read_offline(monkeypatch, tmp_path
 
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unreachable)
-    with pytest.raises(LessonError, match="can't be had from the hub"):
+    with pytest.raises(LessonError, match="can't be reached"):
         kv_cache("some/model", 5)
 
 
