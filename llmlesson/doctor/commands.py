@@ -1,13 +1,21 @@
-"""The commands that mend, as they are typed on this system."""
+"""Commands: those that the checks run, and those that mend, as they are typed on this system."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+
+def run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Raises OSError where it can't be started, and subprocess.TimeoutExpired, after which the process is gone."""
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=seconds
+    )
 
 
 def python() -> str:

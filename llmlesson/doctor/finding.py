@@ -1,8 +1,10 @@
-"""What a check found."""
+"""What a check found, in words."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 
@@ -29,3 +31,9 @@ def warning(name: str, what: str, mend: str) -> Finding:
 
 def problem(name: str, what: str, mend: str) -> Finding:
     return Finding("problem", name, what, mend)
+
+
+def short(path: str | Path) -> str:
+    """The path with `~` for the home folder, for reading."""
+    path, home = Path(path), Path(os.path.expanduser("~"))
+    return str(Path("~") / path.relative_to(home)) if path != home and path.is_relative_to(home) else str(path)

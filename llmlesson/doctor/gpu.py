@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmlesson.doctor import torch_probe
-from llmlesson.doctor.commands import install_course, pip_install, set_variable
+from llmlesson.doctor.commands import install_course, pip_install, run, set_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
-from llmlesson.doctor.process import run
 
 PROBE_SECONDS = 60  # a first import, with a virus scanner at work
 DRIVER_SECONDS = 15

@@ -14,11 +14,10 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from llmlesson.doctor.commands import pip_install, python, quoted, set_variable
-from llmlesson.doctor.finding import Finding, ok, problem, warning
-from llmlesson.doctor.folders import short, write_error
-from llmlesson.doctor.process import run
+from llmlesson.doctor.commands import pip_install, python, quoted, run, set_variable
+from llmlesson.doctor.finding import Finding, ok, problem, short, warning
 from llmlesson.doctor.python import environment, installed, requirements_of
+from llmlesson.files.folders import write_error
 
 LAB_NEEDED, WIDGETS_NEEDED = 4, 8
 WIDGETS = "@jupyter-widgets/jupyterlab-manager"

@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 from llmlesson.doctor.commands import set_variable
-from llmlesson.doctor.finding import Finding, ok, problem, warning
-from llmlesson.doctor.folders import short, write_error
+from llmlesson.doctor.finding import Finding, ok, problem, short, warning
 from llmlesson.errors import LessonError
 from llmlesson.files import fetch
 from llmlesson.files.download import MB
+from llmlesson.files.folders import free_space, write_error
 
 
 def model() -> Finding:
@@ -79,7 +79,7 @@ def cache() -> Finding:
     error, is_cached = write_error(folder), fetch.is_cached()
     if error and not is_cached:
         return problem("cache folder", f"{short(folder)} cannot be written ({error})", other_folder())
-    free, needed = fetch.free_space(folder), fetch.MODEL.disk_needed
+    free, needed = free_space(folder), fetch.MODEL.disk_needed
     space = f"{free / 1e9:.1f} GB free"
     if is_cached:
         shared = ", read-only, which is fine now" if error else ""
@@ -94,6 +94,6 @@ def other_folder() -> str:
     """The command that moves the cache to a folder with room; with a stand-in for it, where none comes to mind."""
     for parent in (os.path.expanduser("~"), os.getcwd(), tempfile.gettempdir()):
         folder = Path(parent, "llmlesson")
-        if folder.is_absolute() and write_error(folder) is None and fetch.free_space(folder) > fetch.MODEL.disk_needed:
+        if folder.is_absolute() and write_error(folder) is None and free_space(folder) > fetch.MODEL.disk_needed:
             return set_variable("LLMLESSON_HOME", str(folder))
     return set_variable("LLMLESSON_HOME", "A_FOLDER_WITH_ROOM")

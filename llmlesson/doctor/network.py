@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.request import getproxies, proxy_bypass
 
-from llmlesson.doctor.commands import pip_install, set_variable, unset_variable
+from llmlesson.doctor.commands import pip_install, run, set_variable, unset_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.doctor.model import is_here
-from llmlesson.doctor.process import run
 from llmlesson.files import fetch
 from llmlesson.files.download import pip_command, pip_failure
 

@@ -9,8 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from llmlesson.doctor.commands import install_course, pip_install
-from llmlesson.doctor.finding import Finding, ok, problem, warning
-from llmlesson.doctor.folders import short
+from llmlesson.doctor.finding import Finding, ok, problem, short, warning
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

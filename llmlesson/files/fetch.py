@@ -18,6 +18,7 @@ from typing import Any
 
 from llmlesson.errors import LessonError
 from llmlesson.files.download import MB, SMOLLM2_135M, download, find_file, is_disk_full, open_file, sha256_of
+from llmlesson.files.folders import free_space
 
 MODEL = SMOLLM2_135M
 NAME = "smollm2-135m"
@@ -214,12 +215,6 @@ def readable(folder: Path) -> bool:
     except OSError:
         pass
     return True
-
-
-def free_space(folder: Path) -> int:
-    """Bytes free where `folder` is, or will be."""
-    existing = next((parent for parent in (folder, *folder.parents) if os.path.exists(parent)), folder)
-    return shutil.disk_usage(existing).free
 
 
 def disk_full(folder: Path) -> LessonError:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from llmlesson.doctor import model
-from llmlesson.doctor.folders import short, write_error
+from llmlesson.doctor.finding import short
 from llmlesson.files import fetch
+from llmlesson.files.folders import write_error
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_read_only_folder_is_fine_with_the_model_and_a_problem_without(folder,
 
 
 def test_a_full_disk_matters_only_without_the_model(folder, monkeypatch):
-    monkeypatch.setattr(fetch, "free_space", lambda path: fetch.MODEL.disk_needed - 1)
+    monkeypatch.setattr(model, "free_space", lambda path: fetch.MODEL.disk_needed - 1)
     assert model.cache().status == "ok"
     (folder / fetch.MANIFEST).unlink()
     finding = model.cache()
@@ -118,7 +119,7 @@ def test_the_folder_named_instead_has_room(tmp_path, monkeypatch):
     monkeypatch.chdir(here)
     assert str(home / "llmlesson") in model.other_folder()
     full = {home: 0, here: 10**9, temporary: 10**9}
-    monkeypatch.setattr(fetch, "free_space", lambda path: full[path.parent])
+    monkeypatch.setattr(model, "free_space", lambda path: full[path.parent])
     assert str(here / "llmlesson") in model.other_folder()
     monkeypatch.setattr(model, "write_error", lambda path: None if path.parent == temporary else "denied")
     assert str(temporary / "llmlesson") in model.other_folder()
