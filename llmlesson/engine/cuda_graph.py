@@ -6,7 +6,6 @@ longer than running them. A CUDA graph records the launches once and replays the
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from llmlesson.engine.cache import KVCache
+from llmlesson.engine.mark import Mark
 from llmlesson.engine.model import Model
 from llmlesson.engine.request import Request
 
@@ -91,35 +91,11 @@ class _Chosen:
             self._host = torch.empty((), dtype=token.dtype, pin_memory=True).copy_(token, non_blocking=True)
         else:
             self._host = token
-        self._mark = _Mark(token.device)
+        self.mark = Mark(token.device)
 
     def read(self) -> int:
-        self._mark.wait()
+        self.mark.wait()
         return int(self._host)
-
-    def seconds_since(self, earlier: _Mark | _Chosen) -> float:
-        return self._mark.seconds_since(earlier._mark if isinstance(earlier, _Chosen) else earlier)
-
-
-class _Mark:
-    """A point in the device's queue of work, and when it was reached."""
-
-    def __init__(self, device: torch.device) -> None:
-        if device.type == "cuda":
-            self._event: torch.cuda.Event | None = torch.cuda.Event(enable_timing=True)
-            self._event.record()
-        else:
-            self._event = None
-        self._time = time.perf_counter()
-
-    def wait(self) -> None:
-        if self._event is not None:
-            self._event.synchronize()
-
-    def seconds_since(self, earlier: _Mark) -> float:
-        if self._event is not None and earlier._event is not None:
-            return float(earlier._event.elapsed_time(self._event)) / 1000
-        return self._time - earlier._time
 
 
 def tokens_read_behind(
@@ -131,7 +107,7 @@ def tokens_read_behind(
     request accept each token before it asks for the next. When the caller stops, the step that was launched ahead is
     taken back. Where the choice depends on the tokens before (a repetition penalty), nothing is launched ahead.
     """
-    before: _Mark | _Chosen = _Mark(model.norm.device)
+    before = Mark(model.norm.device)
     chosen = _Chosen(request.choose(prefill()))
     step = GraphedDecode(model, cache)
     while True:
@@ -141,8 +117,8 @@ def tokens_read_behind(
         token = chosen.read()
         ahead = cache.length - length
         cache.truncate(length)  # what the caller sees while it holds this token, and keeps if it stops here
-        yield token, chosen.seconds_since(before)
+        yield token, chosen.mark.seconds_since(before)
         cache.advance(ahead)
         if upcoming is None:
             upcoming = _Chosen(request.choose(step.logits(chosen.token)))
-        before, chosen = chosen, upcoming
+        before, chosen = chosen.mark, upcoming

@@ -86,11 +86,6 @@ class Tokenizer:
         """
         return self._encode_guarded(*self._render(messages))
 
-    def chat_text(self, messages: str | Messages) -> str:
-        """The same conversation as text, control tokens by their names."""
-        text, guard = self._render(messages)
-        return text.replace(guard, "")
-
     def raw(self, text: str) -> list[int]:
         """The ids of a text without a chat template, with a begin-of-sequence token where the model expects one."""
         probe = self._with_special.encode("a", add_special_tokens=True)

@@ -24,7 +24,6 @@ class Cost:
     batch: int
     projection_flops: int  # Q, K, V and output projections
     attention_flops: int  # q kᵀ and the weighted sum of v, for the pairs that the causal mask leaves
-    all_pairs_attention_flops: int  # the same by a kernel that computes every pair and masks afterwards
     mlp_flops: int
     head_flops: int  # logits of one position a sequence
     weight_bytes: int  # read
@@ -85,7 +84,6 @@ def prefill(
         batch=batch,
         projection_flops=2 * rows * layers * projections,
         attention_flops=flops_per_pair * pairs,
-        all_pairs_attention_flops=flops_per_pair * tokens * (cached + tokens),
         mlp_flops=2 * rows * layers * mlp,
         head_flops=2 * batch * head,
         weight_bytes=matrix_bytes + vector_bytes,

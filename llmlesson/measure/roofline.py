@@ -121,7 +121,7 @@ def measure(device: torch.device, dtype: torch.dtype, nbytes: int) -> Roofline:
     )
 
 
-def of(engine: Engine) -> Roofline:
+def measure_and_keep(engine: Engine) -> Roofline:
     """The limits for an engine's device and dtype, read over as many bytes as its weights take.
 
     Measured now. The best that was ever measured is kept in `roofline.json` beside the models, for each device, dtype,
@@ -141,7 +141,7 @@ def of(engine: Engine) -> Roofline:
 
 
 def kept(engine: Engine) -> Roofline | None:
-    """The limits that `of` kept for an engine's device and dtype, if it did. Measures nothing."""
+    """The limits that `measure_and_keep` kept for an engine's device and dtype, if it did. Measures nothing."""
     with contextlib.suppress(KeyError, TypeError):  # not there, or written by another version
         return Roofline(**_read_file()[_key(engine)])
     return None

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median, quantiles
 
 import torch
+
+from llmlesson.engine.mark import Mark
 
 
 class Stopwatch:
     """Laps of work on one device: `start()`, `lap()` after each piece of work, then `laps()` in seconds.
 
-    On CUDA the marks are events in the stream, so that the laps are the device's time and marking waits for nothing.
+    On CUDA the laps are the device's time, and `lap` waits for nothing.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._on_cuda = device.type == "cuda"
-        self._marks: list[float] = []
-        self._events: list[torch.cuda.Event] = []
+        self._device = device
+        self._marks: list[Mark] = []
 
     def start(self) -> None:
-        if self._on_cuda:
+        if self._device.type == "cuda":
             torch.cuda.synchronize()  # nothing from before counts
-        self._marks.clear()
-        self._events.clear()
-        self.lap()
+        self._marks = [Mark(self._device)]
 
     def lap(self) -> None:
-        if self._on_cuda:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._events.append(event)
-        else:
-            self._marks.append(time.perf_counter())
+        self._marks.append(Mark(self._device))
 
     def laps(self) -> list[float]:
         """Seconds between each two marks."""
-        if self._on_cuda:
-            torch.cuda.synchronize()
-            pairs = zip(self._events, self._events[1:], strict=False)
-            return [before.elapsed_time(after) / 1000 for before, after in pairs]
-        return [after - before for before, after in zip(self._marks, self._marks[1:], strict=False)]
+        self._marks[-1].wait()
+        return [after.seconds_since(before) for before, after in pairwise(self._marks)]
 
 
 @dataclass(frozen=True)

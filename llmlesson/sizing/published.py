@@ -41,20 +41,17 @@ class Claim:
 
     def right_nbytes(self) -> int:
         """The size by our formula."""
-        return self._nbytes({})
+        return self.nbytes_with({})
 
-    def reproduced_nbytes(self) -> int:
-        """The size the claim's author computed: with the mistake, if there is one."""
-        return self._nbytes(self.overrides)
+    def nbytes_with(self, overrides: dict[str, Any]) -> int:
+        """The same with some of the config's values replaced."""
+        spec = _spec(self.config, overrides)
+        size = size_of_spec(spec, self.tokens, 1, self.dtype, self.convention, tp=self.tp)
+        return _PARTS[self.part](size)
 
     def matches(self, nbytes: int) -> bool:
         """Whether `nbytes` is the claimed size, as far as the claim says it."""
         return abs(nbytes - self.claimed_nbytes) <= self.tolerance_nbytes
-
-    def _nbytes(self, overrides: dict[str, Any]) -> int:
-        spec = _spec(self.config, overrides)
-        size = size_of_spec(spec, self.tokens, 1, self.dtype, self.convention, tp=self.tp)
-        return _PARTS[self.part](size)
 
 
 _PARTS = {

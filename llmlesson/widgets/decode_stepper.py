@@ -155,7 +155,7 @@ class DecodeStepper(LessonWidget):
 
     def _measure(self) -> str:
         with self._engine_lock:
-            self._limits = roofline.of(self._engine)
+            self._limits = roofline.measure_and_keep(self._engine)
         return f"Measured: {self._limits}."
 
     def _set(self, name: str, value: Any) -> str:

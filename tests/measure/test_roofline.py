@@ -80,7 +80,7 @@ def test_a_buffer_is_never_larger_than_need_be(monkeypatch, small):
 
 def test_the_best_ever_measured_counts(tiny_pair, home, small, monkeypatch):
     engine, _ = tiny_pair("gqa")
-    quiet = roofline.of(engine)
+    quiet = roofline.measure_and_keep(engine)
     assert quiet.read_nbytes == cost.decode(engine.config, 0).weight_bytes // 8 * 8
     assert roofline.path().is_relative_to(home)
     measure = roofline.measure
@@ -90,14 +90,14 @@ def test_the_best_ever_measured_counts(tiny_pair, home, small, monkeypatch):
         return dataclasses.replace(found, bytes_per_second=1.0, flops_per_second=2 * quiet.flops_per_second)
 
     monkeypatch.setattr(roofline, "measure", disturbed)
-    assert roofline.of(engine).bytes_per_second == quiet.bytes_per_second
-    assert roofline.of(engine).flops_per_second == 2 * quiet.flops_per_second
+    assert roofline.measure_and_keep(engine).bytes_per_second == quiet.bytes_per_second
+    assert roofline.measure_and_keep(engine).flops_per_second == 2 * quiet.flops_per_second
 
 
 def test_what_is_kept_is_found_without_measuring(tiny_pair, home, small, monkeypatch):
     engine, other = tiny_pair("gqa")[0], tiny_pair("mha")[0]
     assert roofline.kept(engine) is None
-    limits = roofline.of(engine)
+    limits = roofline.measure_and_keep(engine)
     monkeypatch.setattr(roofline, "measure", lambda *_: pytest.fail("measured"))
     assert roofline.kept(engine) == limits
     assert roofline.kept(other) is None
@@ -106,10 +106,10 @@ def test_what_is_kept_is_found_without_measuring(tiny_pair, home, small, monkeyp
 def test_other_threads_are_another_machine(tiny_pair, home, small):
     engine, _ = tiny_pair("gqa")
     before = torch.get_num_threads()
-    roofline.of(engine)
+    roofline.measure_and_keep(engine)
     try:
         torch.set_num_threads(before + 1)
-        assert roofline.of(engine).threads == before + 1
+        assert roofline.measure_and_keep(engine).threads == before + 1
     finally:
         torch.set_num_threads(before)
     assert len(json.loads(roofline.path().read_text())) == 2
@@ -118,14 +118,14 @@ def test_other_threads_are_another_machine(tiny_pair, home, small):
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"%s": {"unknown": 1}}'])
 def test_an_unusable_file_is_measured_anew(tiny_pair, home, small, content):
     engine, _ = tiny_pair("gqa")
-    roofline.of(engine)
+    roofline.measure_and_keep(engine)
     key = next(iter(json.loads(roofline.path().read_text())))
     roofline.path().write_text(content % key if "%s" in content else content)
-    again = roofline.of(engine)
+    again = roofline.measure_and_keep(engine)
     assert json.loads(roofline.path().read_text())[key] == dataclasses.asdict(again)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tiny_pair, home, small):
     home.write_text("a file where the folder should be")
     engine, _ = tiny_pair("gqa")
-    assert roofline.of(engine).bytes_per_second > 0
+    assert roofline.measure_and_keep(engine).bytes_per_second > 0

@@ -183,7 +183,7 @@ def test_a_long_prompt_tells_how_far_it_is_and_can_be_stopped(stepper, monkeypat
 def test_the_limit_of_the_machine_is_shown_once_measured(stepper, monkeypatch):
     assert "roofline" not in pictures(stepper)
     peaks = roofline.Roofline("a device", "float32", 1, "2", 8, 8, 1e9, 1e10)
-    monkeypatch.setattr(roofline, "of", lambda engine: peaks)
+    monkeypatch.setattr(roofline, "measure_and_keep", lambda engine: peaks)
     click(stepper, "Measure this machine's limits")
     least = sum(peaks.place(c, 1).least_seconds for c in stepper.session.node.costs)
     assert f"{1000 * least:.1f} ms (" in pictures(stepper)
