@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "server": {"files", "engine", "measure", "batching"},
     "benchmark": SERVING,
     "parallel": {"files", "engine"},
-    "sizing": set(),
+    "sizing": {"files"},
     "doctor": {"files"},
     "views": {"measure", "batching", "server", "benchmark", "parallel", "sizing"},  # data, and never an engine
     "widgets": SERVING | {"benchmark", "parallel", "sizing", "views"},

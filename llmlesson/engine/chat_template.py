@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import Namespace
 
 from llmlesson.errors import LessonError
-from llmlesson.model_files import MB, read_text
+from llmlesson.files.model_files import MB, read_text
 
 MAX_TEMPLATE = MB
 MAX_TEXT = 10 * MB  # characters, some millions of tokens: more than any model reads

@@ -18,7 +18,7 @@ from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Layer, Model
 from llmlesson.engine.product import Matrix
 from llmlesson.errors import LessonError
-from llmlesson.model_files import what_is
+from llmlesson.files.model_files import what_is
 
 SMALLER = 'Load it with a smaller dtype ("bfloat16"; "int8" on a CPU), close other programs, or take a smaller model.'
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmlesson.errors import LessonError
-from llmlesson.model_files import check_config
+from llmlesson.files.model_files import check_config
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from llmlesson.engine.threads import choose_threads
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
 from llmlesson.files.fetch import ensure_default_model
-from llmlesson.hub import is_id, snapshot
-from llmlesson.model_files import read_json
-from llmlesson.model_folder import INDEX, WHOLE, read_config, shard_names, weight_files, what_file
+from llmlesson.files.hub import is_id, snapshot
+from llmlesson.files.model_files import read_json
+from llmlesson.files.model_folder import INDEX, WHOLE, read_config, shard_names, weight_files, what_file
 
 DEFAULT_MODEL = "smollm2-135m"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}

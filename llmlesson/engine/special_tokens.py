@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 
 from llmlesson.errors import LessonError
-from llmlesson.model_files import read_json
+from llmlesson.files.model_files import read_json
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")

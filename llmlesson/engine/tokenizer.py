@@ -14,7 +14,7 @@ from llmlesson.engine.chat_template import read_template, render
 from llmlesson.engine.messages import Messages, as_messages
 from llmlesson.engine.special_tokens import special_tokens
 from llmlesson.errors import LessonError
-from llmlesson.model_files import MAX_TOKENIZER, read_json
+from llmlesson.files.model_files import MAX_TOKENIZER, read_json
 
 
 class Tokenizer:

@@ -1,1 +1,1 @@
-"""The default model: where it comes from, how it is converted, and where it is kept."""
+"""Models on this disk and on the hub; the default model: where it comes from, how it is converted, where it is kept."""

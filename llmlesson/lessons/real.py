@@ -11,7 +11,7 @@ from llmlesson.engine.engine import Engine
 from llmlesson.engine.load import DEFAULT_MODEL, find_folder, load
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
-from llmlesson.model_files import MAX_TOKENIZER, read_json
+from llmlesson.files.model_files import MAX_TOKENIZER, read_json
 
 _in_use: Engine | None = None  # what the lesson named with `use`
 

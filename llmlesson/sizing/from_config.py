@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmlesson.errors import LessonError
-from llmlesson.model_files import check_config
+from llmlesson.files.model_files import check_config
 from llmlesson.sizing.fields import Fields, model_types
 from llmlesson.sizing.layer_types import layer_kinds
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec, Part

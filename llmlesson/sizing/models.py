@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from llmlesson.errors import LessonError
-from llmlesson.hub import config_file, is_id
-from llmlesson.model_files import read_json
-from llmlesson.model_folder import read_config as read_folder
-from llmlesson.model_folder import what_file
+from llmlesson.files.hub import config_file, is_id
+from llmlesson.files.model_files import read_json
+from llmlesson.files.model_folder import read_config as read_folder
+from llmlesson.files.model_folder import what_file
 from llmlesson.sizing.from_config import model_spec
 from llmlesson.sizing.specs import Layer, ModelSpec
 

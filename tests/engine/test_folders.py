@@ -20,7 +20,7 @@ import llmlesson
 from llmlesson import LessonError
 from llmlesson.engine.checkpoint import expected_tensors, nbytes_needed
 from llmlesson.engine.load import DTYPES
-from llmlesson.model_folder import INDEX, WHOLE
+from llmlesson.files.model_folder import INDEX, WHOLE
 from llmlesson.sizing import kv_cache
 
 

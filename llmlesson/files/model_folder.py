@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from llmlesson.errors import LessonError
-from llmlesson.model_files import check_config, read_json, what_is
+from llmlesson.files.model_files import check_config, read_json, what_is
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
