@@ -14,7 +14,7 @@ GLOSSARY = NOTEBOOKS / "glossary.md"
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 # Bold words that name a part of the lesson, and are no terms.
-LABELS = {"You will be able to", "Predict"}
+LABELS = {"You will be able to", "Predict", "Explain."}
 
 
 def markdown_cells(name):

@@ -160,6 +160,53 @@ MENDED = {
 }
 
 
+COVER = {"output_type": "display_data", "data": {}, "metadata": {}}
+
+
+def lesson(*sources):
+    """A notebook of these cells, each code cell with an output; a text begins with a star or a letter and a space."""
+
+    def replace(notebook):
+        notebook.cells = notebook.cells[:1]
+        for number, source in enumerate(sources, start=1):
+            if "(" not in source:
+                notebook.cells.append(new_markdown_cell(source, id=f"n{number}"))
+                continue
+            count = 1 + sum(cell.cell_type == "code" for cell in notebook.cells)
+            cell = new_code_cell(source, id=f"n{number}", execution_count=count, outputs=[stdout("38 tokens\n")])
+            notebook.cells.append(cell)
+
+    return replace
+
+
+QUESTION = "# Predict, before you run what comes next.\nsize = Prediction('size')\nsize"
+REVEAL = "# What came out, beside your prediction.\nsize.reveal(38)"
+EXPLANATION = "**Explain.**\nIt is 38."
+MENDED |= {
+    "question's source": (lesson(QUESTION), "the source of a question cell is visible"),
+    "reveal's source": (lesson(REVEAL), "the source of a reveal cell is visible"),
+    "drawing's source": (lesson("# A map.\nHTML(map())"), "the source of a drawing cell is visible"),
+    "hints' source": (lesson("# Hints\nlessons.hint('a')"), "the source of a help cell is visible"),
+    "explanation": (lesson(EXPLANATION), "the source of a explain cell is visible"),
+    "output after a question": (lesson(QUESTION, "count()"), "the stored output of a code cell is visible"),
+    "preview of an output": (lesson(QUESTION, "count()"), "has no cover"),
+    "reveal's output": (lesson(QUESTION, REVEAL), "the stored output of a reveal cell is visible"),
+    "preview of a source": (lesson("size.reveal('It is 38')"), "first line, which is no comment"),
+}
+
+
+def hidden_code(notebook):
+    notebook.cells[1].metadata["jupyter"] = {"source_hidden": True}
+
+
+def cover_that_hides_nothing(notebook):
+    notebook.cells[1].outputs.insert(0, nbformat.from_dict(COVER))
+
+
+MENDED["code that nobody sees"] = (hidden_code, "the source of a code cell is hidden")
+MENDED["cover alone"] = (cover_that_hides_nothing, "has a cover, and hides nothing")
+
+
 def repeated_id(notebook):
     notebook.cells[2]["id"] = "one"
 
@@ -181,6 +228,28 @@ NOT_MENDED = {
     "Windows drive in source": (in_source(r"open('C:\\data\\x.txt')"), "C:\\"),
     "unknown tag": (tagged("slow"), "unknown tag 'slow'"),
     "contradicting tags": (tagged("nbval-check-output", "measured"), "contradicts measured"),
+}
+
+
+def mended(break_it):
+    """The same broken notebook, with what --fix mends mended."""
+
+    def break_and_mend(notebook):
+        break_it(notebook)
+        notebook.cells[1:] = [new_markdown_cell("x", id="x"), *notebook.cells[1:]]
+        for rule in gate.RULES:
+            list(rule(notebook, fix=True))
+
+    return break_and_mend
+
+
+NOT_MENDED |= {
+    "drawing without a comment": (mended(lesson("HTML(map())")), "begin with one that says what is drawn"),
+    "question that prints": (mended(lesson(QUESTION, f"{QUESTION}\nprint(1)")), "and what it prints with it"),
+    "question that defines": (mended(lesson(f"{QUESTION}\ndef f(): ...")), "and a definition with it"),
+    "reveal that prints": (mended(lesson(QUESTION, f"{REVEAL}\nprint(1)")), "and what it prints with it"),
+    "question with its reveal": (mended(lesson(f"{QUESTION}\nsize.reveal(38)")), "and its reveal with it"),
+    "text behind a reveal": (mended(lesson(QUESTION, REVEAL, "It is 38.")), "the text behind a reveal is visible"),
 }
 
 
@@ -224,6 +293,34 @@ def test_found_and_left_to_the_author(name, tmp_path, capsys):
         assert status == 1
         assert [words in line for line in lines] == [True], lines
     assert nbformat.v4.reads(path.read_text(encoding="utf-8")) == notebook
+
+
+def test_from_the_first_question_on_outputs_are_hidden_but_for_questions_and_exercises(tmp_path):
+    notebook = good()
+    lesson("before()", QUESTION, "count()", REVEAL, EXPLANATION, "lessons.check('a', f)", "lessons.hint('a')")(notebook)
+    path = save(notebook, tmp_path)
+    assert gate.check_file(path, fix=True) == []
+    cells = nbformat.read(path, as_version=4).cells[1:]
+    hides = [sorted(cell.metadata.get("jupyter", {})) for cell in cells]
+    source, output = "source_hidden", "outputs_hidden"
+    assert hides == [[], [source], [output], [output, source], [source], [], [source]]
+    assert [cell.outputs[0] == COVER for cell in cells if cell.cell_type == "code"] == [
+        False,
+        False,
+        True,
+        *[False] * 3,
+    ]
+
+    # Outputs stored anew, as by Run All and Save in JupyterLab, are hidden again.
+    notebook.cells[1:] = cells
+    notebook.cells[3].metadata.clear()
+    notebook.cells[3].outputs = [stdout("39 tokens\n")]
+    save(notebook, tmp_path)
+    assert gate.check_file(path) != []
+    assert gate.check_file(path, fix=True) == []
+    again = nbformat.read(path, as_version=4).cells[3]
+    assert again.metadata == {"collapsed": True, "jupyter": {output: True}}
+    assert again.outputs == [COVER, stdout("39 tokens\n")]
 
 
 def test_fix_keeps_the_static_picture_of_a_widget(tmp_path):

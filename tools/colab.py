@@ -5,6 +5,9 @@
 OWNER/REPOSITORY is where the course is on GitHub. Its branch `colab` is to hold the copies in `notebooks/`; the first
 cell installs the package from that branch too, so that both always fit each other. OUTPUT_FOLDER may be `notebooks`
 itself, in a checkout made for this (.github/workflows/colab.yml).
+
+Colab shows outputs and sources that are to be hidden on opening (tools/cells.py). So the copies have no outputs, and
+what is collapsed in JupyterLab is a form in Colab, which shows its title alone.
 """
 
 import argparse
@@ -19,6 +22,7 @@ NOTEBOOKS = ROOT / "notebooks"
 CELL = Path(__file__).with_name("colab_cell.py")
 CELL_ID = "colab-setup"
 BRANCH = "colab"
+TITLE = re.compile(r"^# ")
 LINK = re.compile(r"\]\(([^()\s#]+)(#[^()\s]*)?\)")
 
 
@@ -35,8 +39,14 @@ def for_colab(notebook: dict[str, Any], repository: str) -> dict[str, Any]:
         return f"](https://{place}/{repository}/blob/{BRANCH}/notebooks/{file}{anchor})"
 
     for cell in notebook["cells"]:
+        source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            cell["source"] = LINK.sub(absolute, "".join(cell["source"])).splitlines(keepends=True)
+            cell["source"] = LINK.sub(absolute, source).splitlines(keepends=True)
+            continue
+        cell["outputs"], cell["execution_count"] = [], None
+        if cell["metadata"].get("jupyter", {}).get("source_hidden"):
+            cell["metadata"]["cellView"] = "form"
+            cell["source"] = TITLE.sub("# @title ", source).splitlines(keepends=True)
     source = CELL.read_text(encoding="utf-8").rstrip().replace("OWNER/REPOSITORY@BRANCH", f"{repository}@{BRANCH}")
     first = {
         "cell_type": "code",

@@ -10,6 +10,9 @@ differs from machine to machine and would make each commit a wall of noise: path
 Execution counts are 1..n over the non-empty code cells, which is what Restart-and-Run-All gives. Null for all would
 be quieter, but nbval fails a cell that has outputs and no count, and does not compare one that has neither.
 
+A learner who opens a lesson must see no answer before predicting one, so the metadata says what is hidden on opening
+(tools/cells.py says what that is). `--fix` sets it, also after outputs were stored anew.
+
 A time printed by a cell is measured unless the cell is tagged `nbval-check-output`, whose output is the same on every
 machine and so can only be computed. A cell tagged `measured` keeps no outputs.
 """
@@ -27,10 +30,12 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.validator import iter_validate
 
+from cells import COLLAPSED, COMMENTS, EXPLAIN, kind, mixed, on_opening, uncovered, unexplained
+
 ROOT = Path(__file__).resolve().parent.parent
 MAX_BYTES = 1_000_000
 MAX_PNG_BYTES = 200_000
-MAX_CELLS = 45  # a lesson should have about 40
+MAX_CELLS = 45  # that are open when a learner comes; a lesson should have about 40
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -115,10 +120,9 @@ def new_id(index: int, cell: NotebookNode, taken: set[str]) -> str:
 
 
 def cell_count(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
-    if len(notebook.cells) > MAX_CELLS:
-        yield Finding(
-            None, f"{len(notebook.cells)} cells, more than {MAX_CELLS}", "split it or join cells: one sitting"
-        )
+    seen = sum(kind(cell) not in COLLAPSED for cell in notebook.cells)
+    if seen > MAX_CELLS:
+        yield Finding(None, f"{seen} cells, more than {MAX_CELLS}", "split it or join cells: one sitting")
 
 
 def tags(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
@@ -178,7 +182,7 @@ def measured_times(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
         if "nbval-check-output" in tags_of(cell):
             continue
         shown = [match.group() for text in output_texts(cell, seen=True) if (match := MEASURED_TIME.search(text))]
-        if "measured" in tags_of(cell) and cell.outputs:
+        if "measured" in tags_of(cell) and uncovered(cell):
             yield Finding(index, "tagged measured, with stored outputs", "--fix clears them")
         elif shown:
             mend = "tag the cell measured and clear it (--fix clears), or nbval-check-output if it is computed"
@@ -215,6 +219,38 @@ def execution_counts(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
                     node.execution_count = expected
 
 
+def answers(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
+    """Runs last: whether outputs are to be hidden depends on which there are."""
+    for index in unexplained(notebook):
+        yield Finding(index, "the text behind a reveal is visible on opening", f"let a line {EXPLAIN} begin it")
+    for index, hidden, outputs in on_opening(notebook):
+        cell, what = notebook.cells[index], kind(notebook.cells[index])
+        if inside := mixed(cell):
+            mend = "move that to a cell of its own"
+            yield Finding(index, f"a {what} is collapsed on opening, and {inside} with it", mend)
+        if cell.cell_type == "code" and hidden["source_hidden"] and not cell.source.startswith("#"):
+            mend = "--fix writes one" if what in COMMENTS else "begin with one that says what is drawn"
+            yield Finding(index, f"a {what} is collapsed to its first line, which is no comment", mend)
+            if fix and what in COMMENTS:
+                cell.source = f"{COMMENTS[what]}\n{cell.source}"
+        for key, name in (("source_hidden", "source"), ("outputs_hidden", "stored output")):
+            if cell.metadata.get("jupyter", {}).get(key, False) != hidden[key]:
+                now = "visible" if hidden[key] else "hidden"
+                yield Finding(index, f"the {name} of a {what} cell is {now} on opening", f"--fix sets jupyter.{key}")
+        if cell.cell_type == "code" and cell.outputs != outputs:
+            found = "has no cover" if len(outputs) > len(cell.outputs) else "has a cover, and hides nothing"
+            yield Finding(index, f"the stored output of a {what} {found}", "--fix adds or drops it (tools/cells.py)")
+            if fix:
+                cell.outputs = outputs
+        if fix:
+            jupyter = {key: True for key in hidden if hidden[key]}
+            # JupyterLab writes "collapsed" beside outputs_hidden; with it, saving there changes nothing.
+            for key, value in {"jupyter": jupyter, "collapsed": hidden["outputs_hidden"]}.items():
+                cell.metadata.pop(key, None)
+                if value:
+                    cell.metadata[key] = value
+
+
 RULES = (
     notebook_metadata,
     cell_ids,
@@ -226,6 +262,7 @@ RULES = (
     measured_times,
     local_paths,
     execution_counts,
+    answers,
 )
 
 

@@ -20,6 +20,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from cells import COLLAPSED, kind, uncovered
 from notebooks import mime_types, notebook_metadata
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +60,19 @@ def collect(sources: Path) -> None:
     for path in [*sources.rglob("*.md"), *sources.rglob("*.ipynb")]:
         text = path.read_text(encoding="utf-8")
         path.write_text(README_LINK.sub(r"\1index.md", text), encoding="utf-8")
+    for path in sources.rglob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                fold(cell)
+        nbformat.write(notebook, path)
+
+
+def fold(cell: nbformat.NotebookNode) -> None:
+    """Who reads a page sees all outputs at once, and can unfold the source of what JupyterLab collapses."""
+    cell.outputs = uncovered(cell)
+    if kind(cell) in COLLAPSED:
+        cell.metadata.tags = [*cell.metadata.get("tags", []), "hide-input"]
 
 
 def run_lessons(folder: Path) -> str:

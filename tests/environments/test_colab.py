@@ -74,7 +74,20 @@ def test_every_lesson_gets_the_cell_and_is_otherwise_the_same(copies):
         assert '"llmlesson @ git+https://github.com/some-one/a.course@colab"' in first.source
         assert [cell.id for cell in rest] == [cell.id for cell in original.cells]
         for new, old in zip(rest, original.cells, strict=True):
-            assert new == old or (new.cell_type == "markdown" and "](" in old.source), new.id
+            if new.cell_type == "markdown":
+                assert new == old or "](" in old.source, new.id
+                continue
+            assert new.outputs == []
+            assert new.source.replace("# @title ", "# ", 1) == old.source
+
+
+def test_a_copy_gives_no_answer_away(copies):
+    """Colab heeds no `outputs_hidden` and no `source_hidden`. A form hides its code, and shows the title."""
+    for copy in copies.values():
+        for cell in copy.cells[1:]:
+            if ".reveal(" in cell.source or "Prediction(" in cell.source:
+                assert cell.metadata.cellView == "form"
+                assert re.match(r"# @title .+\n", cell.source)
 
 
 def test_links_lead_to_the_other_copies(copies):

@@ -98,7 +98,7 @@ def test_nothing_is_given_away(copies):
         for cell in copy.cells:
             assert not cell.get("outputs")
             assert "lessons.solution(" not in cell.source
-        hints = [cell for cell in copy.cells if cell.source.startswith("lessons.hint(")]
+        hints = [cell for cell in copy.cells if "lessons.hint(" in cell.source]
         assert len(hints) == len(marked(copy)) / 2
 
 

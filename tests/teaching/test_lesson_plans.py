@@ -5,9 +5,11 @@ import re
 import pytest
 from teaching.pages import LESSONS, PLANS, cells, cells_by_part, plan, table
 
+from cells import COMMENTS, EXPLAIN
 from llmlesson.lessons.cache_lab import PATIENTS
 from llmlesson.lessons.exercise import exercise_names, find_exercise
 
+SIGNS = COMMENTS.values()  # what is shown in place of a collapsed source
 SAME_EVERYWHERE = "nbval-check-output"
 
 
@@ -54,8 +56,8 @@ def check_yourself(lesson):
 def estimate(part):
     """Minutes: 180 words and 15 lines of code a minute, a minute and a half for a vote."""
     sources = {kind: ["".join(c["source"]) for c in part if c["cell_type"] == kind] for kind in ("markdown", "code")}
-    words = sum(len(text.split()) for text in sources["markdown"])
-    lines = sum(bool(line.strip()) for text in sources["code"] for line in text.splitlines())
+    words = sum(len(text.split()) for text in sources["markdown"] if text != EXPLAIN)
+    lines = sum(bool(line.strip()) for text in sources["code"] for line in text.splitlines() if line not in SIGNS)
     votes = sum("Prediction(" in text for text in sources["code"])
     return words / 180 + lines / 15 + 1.5 * votes
 
