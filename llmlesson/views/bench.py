@@ -8,17 +8,15 @@ import plotly.graph_objects as go
 
 from llmlesson.benchmark.bench import DYNAMIC, INT8, NO_CACHE, OURS, STATIC, Report, Row
 from llmlesson.measure.timing import Sample
-from llmlesson.views.roofline import COLOURS, GREY, roofline_figure, style
+from llmlesson.views.plot import DASHES, measured, name_lines, new_figure
+from llmlesson.views.roofline import roofline_figure
+from llmlesson.views.style import styled
 from llmlesson.views.text import escape
 
-# Contenders differ by symbol and dash as well as by colour.
-STYLES = {
-    OURS: (COLOURS[0], "circle", "solid"),
-    INT8: (COLOURS[3], "triangle-up", "longdash"),
-    DYNAMIC: (COLOURS[1], "square", "dash"),
-    STATIC: (COLOURS[2], "diamond", "dot"),
-    NO_CACHE: (GREY, "x", "dashdot"),
-}
+# Contenders are no meanings: they differ by symbol, dash and name.
+STYLES = dict(
+    zip((OURS, INT8, DYNAMIC, STATIC, NO_CACHE), ("circle", "triangle-up", "square", "diamond", "x"), strict=True)
+)
 
 
 def page(report: Report) -> str:
@@ -41,26 +39,27 @@ def page(report: Report) -> str:
     title = escape(f"llmlesson bench: {report.model} on {report.roofline.device}")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        "<style>:root { color-scheme: light dark }</style></head><body>" + "".join(parts) + "</body></html>\n"
+        "<style>:root { color-scheme: light dark }</style></head><body>" + styled("".join(parts)) + "</body></html>\n"
     )
 
 
 def over_prompt_length(report: Report, title: str, sample: Callable[[Row], Sample]) -> go.Figure:
     """Medians over the prompt lengths, batch size 1, with half the interquartile range to either side."""
-    figure = go.Figure()
-    for name, (colour, symbol, dash) in STYLES.items():
+    figure = new_figure(title, "prompt, tokens", "ms")
+    ends = {}
+    for (name, symbol), dash in zip(STYLES.items(), DASHES, strict=False):
         rows = [row for row in report.rows if row.contender == name and row.batch == 1]
         figure.add_scatter(
             x=[row.prompt_tokens for row in rows],
             y=[1000 * sample(row).median for row in rows],
             error_y=dict(array=[500 * sample(row).spread for row in rows]),
-            mode="lines+markers",
             name=name,
-            line=dict(color=colour, dash=dash),
-            marker=dict(symbol=symbol, size=9),
+            **measured("wait", symbol, dash),
         )
-    style(figure, title)
+        if rows:
+            ends[name] = (rows[-1].prompt_tokens, 1000 * sample(rows[-1]).median)
+    name_lines(figure, ends)
     lengths = sorted({row.prompt_tokens for row in report.rows if row.batch == 1})
-    figure.update_xaxes(type="log", title="prompt, tokens", tickvals=lengths)
-    figure.update_yaxes(type="log", title="ms", dtick="D2")
+    figure.update_xaxes(type="log", tickvals=lengths)
+    figure.update_yaxes(type="log", dtick="D2")
     return figure

@@ -4,40 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmlesson.views.markup import BLUE, VERMILLION, folded, note, table, title
-from llmlesson.views.text import escape, visible
+from llmlesson.views.markup import folded, note, svg, table, title
+from llmlesson.views.markup import label as letters
+from llmlesson.views.style import paint
+from llmlesson.views.text import visible
 
-GRID = "grid-auto-rows:15px;gap:1px;font-size:11px;line-height:15px"
-MOST_CELLS = 1536  # of a heatmap: each costs some 50 bytes to send
+MOST_CELLS = 2048  # of a heatmap: each costs some 60 bytes to send
+COLUMN, ROW, LEFT, HEAD = 20, 8, 34, 92  # width of a position, height of a value, room for names
+NEGATIVE = 2  # height of a negative value's cell: it looks like a minus
+HUES = {"K": "key", "V": "value"}
 
 
-def rows_that_fit(head_dim: int) -> int:
+def columns_that_fit(head_dim: int) -> int:
     """Positions that one heatmap shows."""
     return max(4, MOST_CELLS // head_dim)
 
 
-def heatmap(values: Sequence[Sequence[float]], first: int, texts: Sequence[str], new: Sequence[int], label: str) -> str:
-    """A vector for each position as a row of cells; HTML. Each cell's number shows on hover.
+def heatmap(
+    values: Sequence[Sequence[float]],
+    first: int,
+    texts: Sequence[str],
+    new: Sequence[int],
+    label: str,
+    kind: str = "K",
+    scale: float | None = None,
+) -> str:
+    """A column for each position, its values from top to bottom; HTML. Each value's number shows on hover.
 
     values: [positions, head_dim]; texts: their tokens; first: the index of the first of them; new: the indices that
-    came with the last step; label: what is shown, such as "K of layer 0, head 1".
+    came with the last step; label: what is shown, such as "K of layer 0, head 1". kind: "K" or "V". scale: the size
+    that has the full colour, and all beyond it; None: the largest one shown.
     """
-    most = max((abs(v) for row in values for v in row), default=0.0)
-    rows = (
-        _row(first + i, text, row, most, first + i in new)
-        for i, (text, row) in enumerate(zip(texts, values, strict=True))
-    )
+    full = scale or max((abs(v) for column in values for v in column), default=0.0) or 1.0
     dims = len(values[0])
-    ticks = "".join(f'<span style="grid-column:span {min(8, dims - d)}">{d}</span>' for d in range(0, dims, 8))
-    # A grid sizes its cells, so that each needs to bring nothing but its colour.
-    style = f"display:grid;grid-template-columns:max-content max-content repeat({dims},10px);{GRID}"
+    width, height = LEFT + len(values) * COLUMN + 40, HEAD + dims * ROW + 22
+    positive: list[str] = []
+    negative: list[str] = []
+    parts: list[str] = []
+    for i, (text, column) in enumerate(zip(texts, values, strict=True)):
+        x, index = LEFT + i * COLUMN, first + i
+        for d, value in enumerate(column):
+            cell = (
+                f"<path d='M{x + 1} {HEAD + d * ROW + ROW // 2}h{COLUMN - 2}' opacity='{_opacity(value / full):.2g}'>"
+                f"<title>{value:.3g}</title></path>"
+            )
+            (positive if value >= 0 else negative).append(cell)
+        parts.append(_letters(x + COLUMN * 0.7, HEAD - 6, visible(text, 12)))
+        if index % 5 == 0 or i == 0:
+            parts.append(_number(x + COLUMN / 2, HEAD + dims * ROW + 14, index))
+        if index in new:
+            parts.append(
+                f'<rect x="{x}" y="{HEAD - 1}" width="{COLUMN}" height="{dims * ROW + 2}" '
+                f"{paint(stroke='answer', width=2)}/>"
+            )
+    parts += [_number(LEFT - 6, HEAD + d * ROW + ROW, d, "end") for d in range(0, dims, 8)]
+    hue = HUES[kind]
+    cells = [
+        f"<g {paint(stroke=hue, width=ROW - 1)}>{''.join(positive)}</g>",
+        f"<g {paint(stroke=hue, width=NEGATIVE)}>{''.join(negative)}</g>",
+    ]
+    spoken = f"{label}: {len(values)} positions of {dims} values. The values of the newest are below as numbers."
+    framed = " Framed: new in this step." if new else ""
     return (
         title(label)
-        + '<p style="margin:.2em 0;line-height:1.4">A row for each position, its values from left to right; point at a '
-        f'cell for its number. <span style="background:{VERMILLION}{_alpha(1)}">&nbsp;Orange&nbsp;</span> is positive, '
-        f'<span style="background:{BLUE}{_alpha(1)}">&nbsp;– blue&nbsp;</span> negative, and the strongest is '
-        f"{most:.3g}.{' ★ came with the last step.' if new else ''}</p>"
-        + _scroller(label, f'<div style="{style}"><span></span><span></span>{ticks}{"".join(rows)}</div>')
+        + svg(width, height, spoken, [*cells, *parts])
+        + note(
+            f"A column for each position, its {dims} values from top to bottom; point at one for its number. A full "
+            f"cell is positive, a thin one negative. Full colour: {full:.3g} and beyond.{framed}"
+        )
     )
 
 
@@ -79,54 +113,46 @@ def change(name: str, before: int, after: int, nbytes: int, kept: bool) -> str:
     return title(f"{name}: {what}") + note(f"{older[0].upper()}{older[1:]}.")
 
 
-def head_map(strength: Sequence[Sequence[float]], shown: tuple[int, int], name: str) -> str:
-    """How strong the values of each layer (column) and head (row) are, the shown one marked; HTML.
+def head_map(strength: Sequence[Sequence[float]], shown: tuple[int, int], name: str, kind: str = "K") -> str:
+    """How strong the values of each layer (column) and head (row) are, the shown one framed; HTML.
 
-    strength: [layers][heads], not negative. shown: layer and head. name: of the quantity.
+    strength: [layers][heads], not negative. shown: layer and head. name: of the quantity. kind: "K" or "V".
     """
     most = max(max(row) for row in strength) or 1.0
     layers, heads = len(strength), len(strength[0])
-    head = "<span>layer</span>" + "".join(f"<span>{i}</span>" for i in range(layers))
-    rows = "".join(
-        f'<span style="white-space:nowrap;padding-right:4px">head {h}</span>'
-        + "".join(
-            f"<b style=background:{VERMILLION}{_alpha(strength[i][h] / most)} "
-            f'title="layer {i}, head {h}: {strength[i][h]:.3g}">{"◉" if (i, h) == shown else ""}</b>'
-            for i in range(layers)
-        )
-        for h in range(heads)
+    left, top = 56, 22
+    parts = [letters(left - 8, 14, "layer", 11, "end")]
+    parts += [letters(left + (i + 0.5) * COLUMN, 14, i, 11, "middle") for i in range(layers)]
+    for h in range(heads):
+        parts.append(letters(left - 8, top + h * COLUMN + 14, f"head {h}", 11, "end"))
+        for i in range(layers):
+            x, y = left + i * COLUMN, top + h * COLUMN
+            parts.append(
+                f'<rect x="{x + 1}" y="{y + 1}" width="{COLUMN - 2}" height="{COLUMN - 2}" '
+                f"{paint(HUES[kind], opacity=_opacity(strength[i][h] / most))}>"
+                f"<title>layer {i}, head {h}: {strength[i][h]:.3g}</title></rect>"
+            )
+    x, y = left + shown[0] * COLUMN, top + shown[1] * COLUMN
+    parts.append(f'<rect x="{x}" y="{y}" width="{COLUMN}" height="{COLUMN}" {paint(stroke="ink", width=2)}/>')
+    spoken = (
+        f"{name}, by layer and head; the strongest is {most:.3g}, the one shown {strength[shown[0]][shown[1]]:.3g}."
     )
-    style = f"display:grid;grid-template-columns:max-content repeat({layers},17px);{GRID};text-align:center"
-    return title(f"All layers and heads: {name}, up to {most:.3g}; ◉ is the one shown below") + _scroller(
-        "layers and heads", f'<div style="{style}">{head}{rows}</div>'
-    )
-
-
-def _scroller(label: str, html: str) -> str:
-    """What scrolls must be reachable by keyboard."""
-    return f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{escape(label)}">{html}</div>'
-
-
-def _row(index: int, text: str, values: Sequence[float], most: float, new: bool) -> str:
-    cells = "".join(_cell(value, most or 1) for value in values)
-    frame = f";outline:2px solid {VERMILLION};outline-offset:-2px" if new else ""
-    return (
-        f'<span style="text-align:right;padding:0 4px{frame}">{"★ " if new else ""}{index}</span>'
-        f'<bdi style="padding:0 4px;white-space:nowrap">{escape(visible(text, 12))}</bdi>{cells}'
+    return title(f"All layers and heads: {name}, up to {most:.3g}; the framed one is shown below") + svg(
+        left + layers * COLUMN + 10, top + heads * COLUMN + 6, spoken, parts
     )
 
 
-def _cell(value: float, most: float) -> str:
-    colour, sign = (VERMILLION, "") if value >= 0 else (BLUE, "–")
-    return f"<b style=background:{colour}{_alpha(abs(value) / most)} title={value:.3g}>{sign}</b>"
+def _letters(x: float, y: float, text: str) -> str:
+    return letters(x, y, text, 11, mono=True, turn=-60)
 
 
-def _alpha(share: float) -> str:
-    """Opacity as two hex digits: the square root lets small values show beside the few large ones.
+def _number(x: float, y: float, number: int, anchor: str = "middle") -> str:
+    return letters(x, y, number, 10, anchor)
 
-    At most 0.7, so that a sign on the strongest can be read.
-    """
-    return f"{round(0.7 * 255 * share**0.5):02x}"
+
+def _opacity(share: float) -> float:
+    """The square root lets small values show beside the few large ones."""
+    return min(abs(share), 1.0) ** 0.5
 
 
 def _mark(predicted: int, measured: int) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from llmlesson.views.markup import BLUE, CELL, VERMILLION, label, svg, table, title
+from llmlesson.views.markup import label, svg, table, title
+from llmlesson.views.style import css, paint, styled
 from llmlesson.views.text import escape, visible
 
 LEFT, TOP, COLUMN, BAR = 118, 26, 46, 90  # of the picture: margins, width of a pass, height of the highest bar
+WRONG = css("border-bottom", "broken", "2px dashed")
 SMALLEST, LARGEST = 0.01, 100.0  # logit differences at which a bar begins and ends
 
 
@@ -28,7 +30,7 @@ def examination(
     wrong = [a != b for a, b in zip(texts, right, strict=True)]
     return (
         title(f"{name} writes:")
-        + f'<p style="margin:.2em 0;line-height:1.5;max-width:60em"><bdi>{_marked(texts, wrong)}</bdi></p>'
+        + styled(f'<p style="margin:.2em 0;line-height:1.5;max-width:60em"><bdi>{_marked(texts, wrong)}</bdi></p>')
         + bars(differences, second_turn, wrong)
         + two_columns(signs)
     )
@@ -47,16 +49,15 @@ def bars(differences: Sequence[float], second_turn: float, wrong: Sequence[bool]
     for i, (pass_name, difference) in enumerate(zip(names, passes, strict=True)):
         x, height = LEFT + COLUMN * i, _height(difference)
         other = i < len(wrong) and wrong[i]
-        colour = VERMILLION if other else BLUE
+        look = paint(stroke="broken", width=2, dash="4 3") if other else paint("wait")
         parts.append(
-            f'<rect x="{x + 6}" y="{bottom - height:.1f}" width="{COLUMN - 12}" height="{max(height, 1):.1f}" '
-            f'fill="{colour}"/>'
+            f'<rect x="{x + 6}" y="{bottom - height:.1f}" width="{COLUMN - 12}" height="{max(height, 1):.1f}" {look}/>'
         )
         number = f"{difference:.1f}" if difference >= 0.05 else "0"
         parts.append(label(x + COLUMN / 2, bottom - height - 4, number, 11, "middle"))
         parts.append(label(x + COLUMN / 2, bottom + 15, pass_name, 11, "middle"))
         parts.append(
-            label(x + COLUMN / 2, bottom + 30, "other" if other else "same" if i < len(wrong) else "", 11, "middle")
+            label(x + COLUMN / 2, bottom + 30, "✗ other" if other else "same" if i < len(wrong) else "", 11, "middle")
         )
     parts.append(label(LEFT - 8, bottom + 15, "step", 11, "end"))
     parts.append(label(LEFT - 8, bottom + 30, "token it writes", 11, "end"))
@@ -72,13 +73,7 @@ def ward(patients: Mapping[str, Mapping[str, str]]) -> str:
 
 def two_columns(texts: Mapping[str, str]) -> str:
     """Names and what belongs to them, both flush left; HTML."""
-    style = f"{CELL}text-align:left"
-    rows = "".join(
-        f'<tr><th scope="row" style="{style};white-space:nowrap">{escape(name)}</th>'
-        f'<td style="{style}"><bdi>{escape(text)}</bdi></td></tr>'
-        for name, text in texts.items()
-    )
-    return f'<table style="border-collapse:collapse;color:inherit;background:transparent;margin:.3em 0">{rows}</table>'
+    return table((), list(texts.items()), left=True)
 
 
 def _height(difference: float) -> float:
@@ -88,7 +83,7 @@ def _height(difference: float) -> float:
 
 def _marked(texts: Sequence[str], wrong: Sequence[bool]) -> str:
     return "".join(
-        f'<mark style="background:{VERMILLION}40;color:inherit">{escape(visible(text))}</mark>'
+        f'<mark style="background:none;color:inherit;{WRONG}">✗ {escape(visible(text))}</mark>'
         if other
         else escape(visible(text).replace("·", " "))
         for text, other in zip(texts, wrong, strict=True)

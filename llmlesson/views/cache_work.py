@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from llmlesson.views.markup import BLUE, VERMILLION, folded, label, svg, table
+from llmlesson.views.markup import folded, key_over_value, label, svg, table
+from llmlesson.views.style import paint
 
 LEFT, TOP, WIDTH, HEIGHT, RIGHT = 62, 30, 560, 190, 150  # margins and size of the plot
-STROKES = ((VERMILLION, "", "square"), (BLUE, "6 3", "circle"))  # told apart without colour, too
+# A pass over all tokens again is blue, one over a single token orange; told apart without colour, too.
+STROKES = (("prompt", "", "square"), ("answer", "6 3", "circle"))
 
 
 def token_times(seconds: Mapping[str, Sequence[float]]) -> str:
-    """The seconds that each token of an answer took, a line for each of at most two ways; HTML with a table below.
+    """The seconds that each token of an answer took, a line for each of two ways; HTML with a table below.
 
-    seconds: by name of the way, as many numbers in each as there are tokens, at least two.
+    seconds: by name of the way, first the one that reads everything again for each token; as many numbers in each as
+    there are tokens, at least two.
     Raises ValueError where the numbers of tokens differ.
     """
     counts = {len(times) for times in seconds.values()}
@@ -33,7 +36,7 @@ def token_times(seconds: Mapping[str, Sequence[float]]) -> str:
     for (name, times), (colour, dash, shape) in zip(seconds.items(), STROKES, strict=False):
         points = [(LEFT + i * x_step, bottom - HEIGHT * s / most) for i, s in enumerate(times)]
         path = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
+        parts.append(f'<path d="M{path}" {paint(stroke=colour, width=2, dash=dash)}/>')
         parts += [_mark(x, y, colour, shape) for x, y in points]
         ends.append((points[-1][1], name))
     for y, name in ends:
@@ -67,15 +70,20 @@ def work_left(prompt: int, new: int) -> str:
             if not side:
                 parts.append(label(left - 10, y + 16, f"token {row + 1}", 12, "end"))
             for column in range(prompt + row):
-                computed = not side or row == 0 or column == prompt + row - 1
-                parts.append(_cell(left + column * CELL, y, computed))
+                newest = side and row > 0 and column == prompt + row - 1
+                kind = "answer" if newest else "prompt" if not side or row == 0 else "cache"
+                parts.append(_cell(left + column * CELL, y, kind))
         x = left + prompt * CELL - 1
         parts.append(
             f'<path d="M{x} {HEAD - 12} V{HEAD + new * CELL + 4}" stroke="currentColor" stroke-dasharray="3 3"/>'
         )
     y = height - 24
-    for x, computed, text in ((92, True, "goes through all layers"), (330, False, "only its K and V are read")):
-        parts += [_cell(x, y - 16, computed), label(x + CELL + 6, y, text, 12)]
+    for x, kind, text in (
+        (92, "prompt", "goes through all layers, together with its row"),
+        (432, "answer", "goes through all layers, alone"),
+        (672, "cache", "only its K and V are read"),
+    ):
+        parts += [_cell(x, y - 16, kind), label(x + CELL + 6, y, text, 12)]
     without = sum(prompt + i for i in range(new))
     spoken = (
         f"A prompt of {prompt} and an answer of {new} tokens. Without the cache {without} positions go through the "
@@ -85,20 +93,19 @@ def work_left(prompt: int, new: int) -> str:
     return svg(width, height, spoken, parts)
 
 
-def _cell(x: float, y: float, computed: bool) -> str:
-    size, middle = CELL - 2, CELL / 2 - 1
-    if computed:
-        return f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="3" fill="{VERMILLION}"/>'
-    return (
-        f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="3" fill="{BLUE}" fill-opacity=".4"/>'
-        f'<circle cx="{x + middle}" cy="{y + middle}" r="3" fill="currentColor"/>'
-    )
+def _cell(x: float, y: float, kind: str) -> str:
+    """A position that is read together with others ("prompt") or alone ("answer"), or that is in the "cache"."""
+    size = CELL - 2
+    if kind == "cache":
+        return key_over_value(x, y + 4, size, size - 8, 0.7)
+    tall = 17 if kind == "prompt" else 9
+    return f'<rect x="{x}" y="{y + (size - tall) / 2:g}" width="{size}" height="{tall}" {paint(kind)}/>'
 
 
 def _mark(x: float, y: float, colour: str, shape: str) -> str:
     if shape == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
-    return f'<rect x="{x - 2.5:.1f}" y="{y - 2.5:.1f}" width="5" height="5" fill="{colour}"/>'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" {paint(colour)}/>'
+    return f'<rect x="{x - 2.5:.1f}" y="{y - 2.5:.1f}" width="5" height="5" {paint(colour)}/>'
 
 
 def _ticks(most: float) -> list[int]:

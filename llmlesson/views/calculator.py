@@ -9,13 +9,14 @@ from math import ceil, floor, log2, log10
 from llmlesson.sizing import KVCacheSize, Plan
 from llmlesson.sizing.tables import kinds
 from llmlesson.sizing.units import MAX_TOKENS, both_units
-from llmlesson.views.markup import BLUE, GREY, LINE, VERMILLION, folded, label, note, svg, table, title
+from llmlesson.views.markup import folded, label, note, svg, table, title
+from llmlesson.views.style import css, paint, styled
 from llmlesson.views.text import escape, visible
 
 POWERS = range(7, 21)  # the curve: 128 … 1,048,576 tokens
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 320, 70, 230, 14, 44
 Scale = Callable[[float], float]
-LINES = ((BLUE, ""), (VERMILLION, "7 4"))  # colour and dash of the first and the second model
+DASHES = ("", "7 4")  # of the first and the second model: both are caches, so the colour is the same
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ def arithmetic(answers: Sequence[Answer]) -> str:
     """Where every number comes from, side by side."""
     style = (
         "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;flex:1 1 26em;min-width:0;margin:0;"
-        "padding:.5em .8em;color:inherit;font-size:12px;line-height:1.4;background:rgba(128,128,128,.1)"
+        "padding:.5em .8em;color:inherit;font-size:12px;line-height:1.4;" + css("background", "panel")
     )
     parts = "".join(f'<pre style="{style}" tabindex="0">{escape(answer.size.explain())}</pre>' for answer in answers)
-    return title("The arithmetic") + f'<div style="display:flex;flex-wrap:wrap;gap:.6em">{parts}</div>'
+    return title("The arithmetic") + styled(f'<div style="display:flex;flex-wrap:wrap;gap:.6em">{parts}</div>')
 
 
 def curves(answers: Sequence[Answer]) -> str:
@@ -141,10 +142,10 @@ def curves(answers: Sequence[Answer]) -> str:
         return TOP + (top - log10(nbytes)) / (top - bottom) * (HEIGHT - TOP - BOTTOM)
 
     parts = _axes(x, y, bottom, top)
-    levels_named = [(card.memory_nbytes, f"memory of {card.name}", GREY, "2 3")] if card else []
-    for answer, budget, (colour, _) in zip(answers, budgets, LINES, strict=False):
+    levels_named = [(card.memory_nbytes, f"memory of {card.name}", "wait", "2 3")] if card else []
+    for answer, budget in zip(answers, budgets, strict=True):
         if budget > 0:
-            levels_named.append((budget, f"left for {visible(answer.name, 24)}", colour, "1 4"))
+            levels_named.append((budget, f"left for {visible(answer.name, 24)}", "wait", "1 4"))
     parts += _levels(y, levels_named)
     for index, answer in enumerate(answers):
         parts += _curve(answer, x, y, index)
@@ -161,11 +162,11 @@ def _axes(x: Scale, y: Scale, bottom: int, top: int) -> list[str]:
     parts = []
     for power in range(bottom, top + 1):
         at = y(10**power)
-        parts.append(f'<path d="M{LEFT} {at:.1f} H{WIDTH - RIGHT}" stroke="{LINE}" stroke-width=".7"/>')
+        parts.append(f'<path d="M{LEFT} {at:.1f} H{WIDTH - RIGHT}" {paint(stroke="line")}/>')
         parts.append(label(LEFT - 8, at + 4, _decimal(power), 11, "end"))
     for power in POWERS:
         at = x(2**power)
-        parts.append(f'<path d="M{at:.1f} {TOP} V{HEIGHT - BOTTOM}" stroke="{LINE}" stroke-width=".4"/>')
+        parts.append(f'<path d="M{at:.1f} {TOP} V{HEIGHT - BOTTOM}" {paint(stroke="line", width=0.5)}/>')
         name = f"{2**power >> 20}Mi" if power >= 20 else f"{2**power >> 10}Ki" if power >= 10 else f"{2**power}"
         parts.append(label(at, HEIGHT - BOTTOM + 16, name, 11, "middle"))
     parts.append(
@@ -191,18 +192,16 @@ def _levels(y: Scale, levels: Sequence[tuple[int, str, str, str]]) -> list[str]:
         lowest = max(at, lowest + 14)
         end = WIDTH - RIGHT
         parts.append(
-            f'<path d="M{LEFT} {at:.1f}H{end}L{end + 14} {lowest:.1f}" fill="none" stroke="{colour}" '
-            f'stroke-width="1.5" stroke-dasharray="{dash}"/>'
+            f'<path d="M{LEFT} {at:.1f}H{end}L{end + 14} {lowest:.1f}" {paint(stroke=colour, width=1.5, dash=dash)}/>'
         )
         parts.append(label(end + 18, lowest + 4, name, 11))
     return parts
 
 
 def _curve(answer: Answer, x: Scale, y: Scale, index: int) -> list[str]:
-    colour, dash = LINES[index]
     points = [(x(tokens), y(nbytes), tokens, nbytes) for tokens, nbytes in answer.curve if nbytes]
     line = " ".join(f"{'L' if i else 'M'}{px:.1f} {py:.1f}" for i, (px, py, *_) in enumerate(points))
-    parts = [f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/>']
+    parts = [f'<path d="{line}" {paint(stroke="cache", width=2, dash=DASHES[index])}/>']
     for px, py, tokens, nbytes in points:
         says = escape(f"{answer.name}, {tokens:,} tokens: {both_units(nbytes)}")
         # A wide, unseen disc, so that the pointer need not hit the mark itself.
@@ -232,24 +231,23 @@ def _asked(answers: Sequence[Answer], x: Scale, y: Scale) -> list[str]:
 
 def _mark(px: float, py: float, index: int, radius: int, hollow: bool = False) -> str:
     """A disc for the first model, a square for the second."""
-    colour, _ = LINES[index]
-    paint = f'fill="none" stroke="{colour}" stroke-width="2.5"' if hollow else f'fill="{colour}"'
+    look = paint(stroke="cache", width=2) if hollow else paint("cache")
     if index == 0:
-        return f'<circle cx="{px:.1f}" cy="{py:.1f}" r="{radius}" {paint}/>'
-    return f'<path d="M{px - radius:.1f} {py - radius:.1f}h{2 * radius}v{2 * radius}h{-2 * radius}z" {paint}/>'
+        return f'<circle cx="{px:.1f}" cy="{py:.1f}" r="{radius}" {look}/>'
+    return f'<path d="M{px - radius:.1f} {py - radius:.1f}h{2 * radius}v{2 * radius}h{-2 * radius}z" {look}/>'
 
 
 def _legend(answers: Sequence[Answer]) -> str:
     parts = []
-    for index, (answer, (colour, dash)) in enumerate(zip(answers, LINES, strict=False)):
+    for index, answer in enumerate(answers):
         line = (
             f'<svg width="46" height="14" viewBox="0 0 46 14" aria-hidden="true" style="vertical-align:middle">'
-            f'<path d="M0 7H46" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/>'
+            f'<path d="M0 7H46" {paint(stroke="cache", width=2, dash=DASHES[index])}/>'
             f"{_mark(23, 7, index, 4)}</svg>"
         )
         name = f"{'solid line, discs' if index == 0 else 'dashed line, squares'}: {answer.name}"
         parts.append(f'<span style="margin-right:1.6em">{line} <bdi>{escape(name)}</bdi></span>')
-    return f'<p style="margin:.2em 0">{"".join(parts)}</p>'
+    return styled(f'<p style="margin:.2em 0">{"".join(parts)}</p>')
 
 
 def curves_table(answers: Sequence[Answer]) -> str:

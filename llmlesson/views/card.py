@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmlesson.sizing import Plan
-from llmlesson.views.markup import BLUE, GREEN, GREY, LINE, label, svg
+from llmlesson.views.markup import band, key_over_value, label, svg
+from llmlesson.views.style import paint
 
 WIDTH, LEFT, RIGHT, BAR, ROW = 900, 8, 8, 26, 76
 NARROW = 3.0  # pixels below which users are drawn as one block
@@ -30,25 +31,19 @@ def _bar(plan: Plan, top: float, per_byte: float) -> list[str]:
     at = top + 24
     memory = plan.gpu.memory_nbytes * per_byte
     weights, reserve = plan.weights_nbytes * per_byte, plan.reserve_nbytes * per_byte
-    parts = [label(LEFT, top + 16, _name(plan), 13, bold=True), _box(LEFT, at, weights, BLUE)]
+    parts = [label(LEFT, top + 16, _name(plan), 13, bold=True), band(LEFT, at, weights, BAR, "wait")]
     width = plan.kv_nbytes_per_user * per_byte
     if width >= NARROW:
-        parts += [_box(LEFT + weights + i * width, at, width - 1, GREEN) for i in range(plan.users)]
+        parts += [key_over_value(LEFT + weights + i * width, at, width - 1, BAR) for i in range(plan.users)]
     else:
-        parts.append(_box(LEFT + weights, at, plan.users * width, GREEN))
+        parts.append(key_over_value(LEFT + weights, at, plan.users * width, BAR))
     if plan.kv_budget_nbytes >= 0:
-        parts.append(_box(LEFT + memory - reserve, at, reserve, GREY, 0.35))
-    outline = f'fill="none" stroke="{GREY}" stroke-width="1.5"'
+        empty = paint(stroke="wait", width=1.5, dash="2 3")
+        parts.append(f'<rect x="{LEFT + memory - reserve:.1f}" y="{at}" width="{reserve:.1f}" height="{BAR}" {empty}/>')
+    outline = paint(stroke="broken" if plan.kv_budget_nbytes < 0 else "wait", width=1.5)
     parts.append(f'<rect x="{LEFT}" y="{at}" width="{memory:.1f}" height="{BAR}" {outline}/>')
     parts.append(label(LEFT, at + BAR + 15, _spent(plan), 12))
     return parts
-
-
-def _box(x: float, y: float, width: float, colour: str, opacity: float = 0.85) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y}" width="{max(width, 0):.1f}" height="{BAR}" fill="{colour}" '
-        f'fill-opacity="{opacity}" stroke="{LINE}" stroke-width=".5"/>'
-    )
 
 
 def _name(plan: Plan) -> str:
@@ -57,10 +52,10 @@ def _name(plan: Plan) -> str:
 
 def _spent(plan: Plan) -> str:
     if plan.kv_budget_nbytes < 0:
-        return f"weights {_gb(plan.weights_nbytes)}: more than the card has ({_gb(plan.gpu.memory_nbytes)})"
+        return f"✗ weights {_gb(plan.weights_nbytes)}: more than the card has ({_gb(plan.gpu.memory_nbytes)})"
     return (
-        f"weights {_gb(plan.weights_nbytes)} (blue) + {plan.users:,} users × {_gb(plan.kv_nbytes_per_user)} (green) + "
-        f"kept free {_gb(plan.reserve_nbytes)} (grey, right), of {_gb(plan.gpu.memory_nbytes)}"
+        f"weights {_gb(plan.weights_nbytes)} (grey) + {plan.users:,} users × {_gb(plan.kv_nbytes_per_user)} (K over V) "
+        f"+ kept free {_gb(plan.reserve_nbytes)} (dotted), of {_gb(plan.gpu.memory_nbytes)}"
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llmlesson.views.markup import BLUE, CELL, GREEN, VERMILLION, note, svg, table, title
+from llmlesson.views.markup import Html, band, code, key_over_value, label, note, svg, table, title
+from llmlesson.views.style import css, paint, styled
 from llmlesson.views.text import escape, visible
 
 MOST_COLUMNS = 48  # of the cache, that are drawn
-COLUMN, CACHE_HEIGHT = 18, 46  # pixels
-LETTERS = 15 + CACHE_HEIGHT / 2 + 4
+COLUMN, TOP, CACHE_HEIGHT = 18, 88, 46  # pixels; above the columns stand their tokens
+LETTERS = 11  # of a token above its column
 BAR = 90
 WRAP = "white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;line-height:1.4"
 
@@ -21,8 +22,8 @@ class Candidate(NamedTuple):
     token_id: int
     text: str
     before: float  # probability as the model gives it
-    after: float  # after temperature, top-k and top-p; 0 if they rule it out
-    taken: bool
+    after: float | None = None  # after temperature, top-k and top-p; 0 if they rule it out, None if nobody asks
+    taken: bool = False
 
 
 class Work(NamedTuple):
@@ -53,27 +54,37 @@ class BranchRow(NamedTuple):
 
 def answer(prompt: str, before: str, new: str, ended: str = "") -> str:
     """The prompt, the answer so far, and the newest token marked; HTML. `ended`: why there is no next step."""
-    mark = f"background:{VERMILLION}40;border:2px solid {VERMILLION};border-radius:3px;padding:0 2px;{WRAP}"
-    return (
+    chip = css("background", "answer-tint") + css("border", "answer", "2px solid")
+    mark = f"{chip}border-radius:5px;padding:0 2px;{WRAP}"
+    return styled(
         title("Prompt")
         + _scroller("Prompt", escape(prompt), 80)
         + title("Answer so far, the new token framed")
         + _scroller("Answer", f'{escape(before)}<mark style="color:inherit;{mark}">{escape(_spelled(new))}</mark>', 180)
         + (title(f"■ Ended: {ended}.") if ended else "")
-        + note("The new token is chosen, but not yet read: its K and V come with the next step.")
+        + ("" if ended else note("The new token is chosen, but not yet read: its K and V come with the next step."))
     )
 
 
-def candidates(rows: Sequence[Candidate], after: str) -> str:
-    """The likeliest tokens as bars, before and after sampling's settings; HTML. after: those settings in words."""
-    heads = ("", "token", "id", "as the model gives them", f"after {after}")
-    head = "".join(f'<th scope="col" style="{CELL}text-align:left">{escape(text)}</th>' for text in heads)
-    body = "".join(_candidate(number, row) for number, row in enumerate(rows, start=1))
-    return (
-        title("Candidates for the new token")
-        + '<div style="overflow-x:auto"><table style="border-collapse:collapse;line-height:1.35">'
-        + f"<tr>{head}</tr>{body}</table></div>"
-    )
+def candidates(rows: Sequence[Candidate], after: str = "", heading: str = "Candidates for the new token") -> str:
+    """The likeliest tokens as bars, the taken one filled; HTML.
+
+    after: sampling's settings in words, where the candidates have probabilities before and after them.
+    """
+    head = ["", "token", "id", "as the model gives them" if after else "probability"]
+    cells = [
+        [
+            "▶ taken" if row.taken else number,
+            code(row.text),
+            row.token_id,
+            _bar(row.before, row.taken),
+            *([_bar(row.after, row.taken) if row.after else "ruled out"] if after else []),
+        ]
+        for number, row in enumerate(rows, start=1)
+    ]
+    taken = next((index for index, row in enumerate(rows) if row.taken), None)
+    shown = table([*head, f"after {after}"] if after else head, cells, bold=taken, left=True)
+    return title(heading) + styled(shown)
 
 
 def work(w: Work) -> str:
@@ -93,35 +104,50 @@ def work(w: Work) -> str:
     return title("What it took") + table(["", w.name, "without a cache"], rows)
 
 
-def cache_columns(last: Sequence[str], length: int, prompt: int, new: int, waiting: str, column_nbytes: int) -> str:
-    """The cache as a column for each position, the newest framed; SVG with a line above. HTML.
+def cache_columns(
+    last: Sequence[str], length: int, prompt: int, new: int, waiting: str | None, column_nbytes: int
+) -> str:
+    """The cache as a column for each position, K over V, the newest framed; SVG with a line above. HTML.
 
     last: texts of the tokens at its end, at most 48 of which are drawn. length: positions in all, of which the first
-    `prompt` are the prompt's and the last `new` came with this step. waiting: the token that comes next.
-    column_nbytes: of one position over all layers.
+    `prompt` are the prompt's and the last `new` came with this step. waiting: the token that the next step reads; None
+    where there is no next step. column_nbytes: of one position over all layers.
     """
     drawn = last[-MOST_COLUMNS:]
     first = length - len(drawn)
-    end = len(drawn) * COLUMN + 1
+    end = len(drawn) * COLUMN
     parts = [
-        '<g font-size="10" text-anchor="middle" fill="currentColor">',
-        *(
-            _column(place, index, text, index < prompt, index >= length - new, column_nbytes)
-            for place, (index, text) in enumerate(zip(range(first, length), drawn, strict=True))
-        ),
-        f"<g><title>waiting: {escape(visible(waiting))}, not yet in the cache</title>"
-        f'<rect x="{end}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="none" stroke="currentColor" '
-        f'stroke-dasharray="3 3"/><text x="{end + 7}" y="{LETTERS}">?</text></g></g>',
+        _column(place, index, text, index >= length - new, column_nbytes)
+        for place, (index, text) in enumerate(zip(range(first, length), drawn, strict=True))
     ]
+    begin = max(length - new - first, 0) * COLUMN  # of what is new
+    frame = paint(stroke="prompt" if length == prompt else "answer", width=2)
+    parts.append(f'<rect x="{begin}" y="{TOP - 2}" width="{end - begin}" height="{CACHE_HEIGHT + 4}" {frame}/>')
+    if waiting is not None:
+        says = f"waiting: {escape(visible(waiting))}, not yet in the cache"
+        parts.append(
+            f'<g><title>{says}</title><rect x="{end + 3}" y="{TOP}" width="{COLUMN - 4}" height="{CACHE_HEIGHT}" '
+            f"{paint(stroke='wait', width=1.5, dash='2 3')}/></g>" + _above(len(drawn), waiting)
+        )
+    split = min(max(prompt - first, 0), len(drawn)) * COLUMN
+    below = TOP + CACHE_HEIGHT + 22
+    for start, stop, name, says in ((0, split, "prompt", "prompt"), (split, end, "answer", "answer")):
+        if start < stop:
+            parts += [
+                band(start + 1, below, stop - start - 3, 3, name),
+                label(start + 1, below + 17, says, 12, bold=True),
+            ]
+    waits = "" if waiting is None else " The dotted column waits for the next step."
     spoken = (
         f"KV cache: {length} positions, {prompt} of the prompt and {length - prompt} of the answer; "
-        f"the last {new} came with this step"
+        f"the last {new} came with this step.{waits}"
     )
     hidden = f" The first {first:,} positions are not drawn." if first else ""
+    framed = "Framed: new in this step." if new else ""
     return (
         title(f"KV cache: {length:,} positions × {column_nbytes:,} bytes = {length * column_nbytes:,} bytes")
-        + svg(end + COLUMN + 4, 15 + CACHE_HEIGHT + 18, spoken, parts, shrink=1)
-        + note(f"P prompt, A answer, ★ new in this step, ? the token that waits.{hidden}")
+        + svg(max(end, 40) + COLUMN + 30, below + 22, spoken, parts, shrink=1)
+        + note(f"A column is K over V of one token, in all layers. {framed}{waits}{hidden}")
     )
 
 
@@ -129,27 +155,10 @@ def branches(rows: Sequence[BranchRow]) -> str:
     """The answers beside each other, each from where it leaves another; HTML. Empty for a single one."""
     if len(rows) < 2:
         return ""
-    head = "".join(f'<th scope="col" style="{CELL}text-align:left">{h}</th>' for h in ("branch", "tokens", "text"))
-    body = "".join(
-        f'<tr style="font-weight:{600 if row.current else 400}">'
-        f'<th scope="row" style="{CELL}font-weight:inherit">{"▶ " if row.current else ""}{escape(row.name)}</th>'
-        f'<td style="{CELL}">{row.tokens}</td><td style="{CELL}text-align:left">{_branch_text(row)}</td></tr>'
-        for row in rows
-    )
-    return (
-        title("Branches; ┊ stands where one leaves another, ▶ before the current one")
-        + f'<table style="border-collapse:collapse;line-height:1.35"><tr>{head}</tr>{body}</table>'
-    )
-
-
-def _candidate(number: int, row: Candidate) -> str:
-    style = f'style="{CELL}text-align:left"'  # said in each cell: in a notebook's output they are flush right otherwise
-    place = "▶ taken" if row.taken else number
-    text = f'<code style="color:inherit;background:none">{escape(visible(row.text))}</code>'
-    return (
-        f'<tr style="font-weight:{600 if row.taken else 400}"><td {style}>{place}</td>'
-        f"<td {style}><bdi>{text}</bdi></td><td {style}>{row.token_id}</td><td {style}>{_bar(row.before, BLUE)}</td>"
-        f"<td {style}>{_bar(row.after, GREEN) if row.after else 'ruled out'}</td></tr>"
+    cells = [(f"{'▶ ' if row.current else ''}{row.name}", row.tokens, Html(_branch_text(row))) for row in rows]
+    current = next((index for index, row in enumerate(rows) if row.current), None)
+    return title("Branches: ┊ is where one leaves another, ▶ the current one") + styled(
+        table(("branch", "tokens", "text"), cells, bold=current, left=True)
     )
 
 
@@ -159,34 +168,37 @@ def _branch_text(row: BranchRow) -> str:
     own = row.own if len(row.own) <= 400 else row.own[:400] + "…"
     if row.forked_at is None:
         return f'<span style="{WRAP}">{escape(own)}</span>'
-    style = f"border-bottom:2px solid {VERMILLION};{WRAP}"
+    style = f"{css('border-bottom', 'answer', '2px solid')}{WRAP}"
     return f'<span style="{WRAP}">{escape(shared)}</span>┊<span style="{style}">{escape(own)}</span>'
 
 
-def _column(place: int, index: int, text: str, prompt: bool, new: bool, nbytes: int) -> str:
-    x, middle, colour = place * COLUMN + 1, place * COLUMN + 8.5, BLUE if prompt else GREEN
-    frame = f'stroke="{VERMILLION}" stroke-width="3"' if new else f'stroke="{colour}"'
-    letters = f'<text x="{middle}" y="{LETTERS}">{"P" if prompt else "A"}</text>'
-    letters += f'<text x="{middle}" y="11">★</text>' if new else ""
-    letters += f'<text x="{middle}" y="{15 + CACHE_HEIGHT + 14}">{index}</text>' if index % 5 == 0 else ""
+def _column(place: int, index: int, text: str, new: bool, nbytes: int) -> str:
+    x = place * COLUMN
+    number = label(x + COLUMN / 2, TOP + CACHE_HEIGHT + 14, index, 10, "middle") if index % 5 == 0 else ""
     return (
         f"<g><title>position {index}: {escape(visible(text))}, {nbytes:,} bytes</title>"
-        f'<rect x="{x}" y="15" width="{COLUMN - 3}" height="{CACHE_HEIGHT}" fill="{colour}" fill-opacity=".3" '
-        f"{frame}/>{letters}</g>"
+        f"{key_over_value(x + 2, TOP, COLUMN - 4, CACHE_HEIGHT, 1 if new else 0.7)}</g>{_above(place, text)}{number}"
     )
 
 
-def _bar(share: float, colour: str) -> str:
-    width = round(share * BAR)
-    bar = f"display:inline-block;vertical-align:middle;width:{width}px;height:11px;background:{colour}"
-    return (
-        f'<span style="display:inline-block;width:{BAR + 4}px;text-align:left"><span style="{bar}"></span></span>'
-        + (f"{share:.1%}" if share >= 0.001 else "&lt;0.1%")
+def _above(place: int, text: str) -> str:
+    """The token above its column."""
+    return label(place * COLUMN + COLUMN * 0.7, TOP - 7, visible(text, LETTERS), 11, mono=True, turn=-60)
+
+
+def _bar(share: float, taken: bool) -> Html:
+    look = css("background", "answer") if taken else css("border", "answer", "1px solid")
+    bar = f"display:inline-block;box-sizing:border-box;vertical-align:middle;width:{round(share * BAR)}px;height:11px"
+    number = f"{100 * share:.1f} %" if share >= 0.001 else "&lt;0.1 %"
+    return Html(
+        f'<span style="display:inline-block;width:{BAR + 4}px;text-align:left">'
+        f'<span style="{bar};{look}"></span></span>'
+        f"{number}"
     )
 
 
 def _scroller(label: str, html: str, height: int) -> str:
-    style = f"max-height:{height}px;overflow:auto;padding:3px 8px;border:1px solid rgba(128,128,128,.6);{WRAP}"
+    style = f"max-height:{height}px;overflow:auto;padding:3px 8px;{css('border', 'wait', '1px solid')}{WRAP}"
     return f'<div tabindex="0" role="region" aria-label="{label}" dir="auto" style="{style}">{html}</div>'
 
 

@@ -6,9 +6,10 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmlesson.views.style import css, styled
 from llmlesson.views.text import escape
 
-COLOURS = {"passed": "#009E73", "failed": "#D55E00", "not done": "#888888"}  # Okabe and Ito's; the words say it too
+EDGES = {"passed": ("ink", "solid"), "failed": ("broken", "dashed"), "not done": ("wait", "dotted")}
 LONGEST = 400  # characters of a value that are shown
 FEW_ELEMENTS = 24  # a tensor of at most so many is shown whole
 
@@ -21,9 +22,10 @@ def report_html(status: str, headline: str, rows: Sequence[tuple[str, str]]) -> 
         for label, text in rows
     )
     table = f'<table style="margin:.3em 0">{lines}</table>' if rows else ""
-    style = f"border-left:4px solid {COLOURS[status]};padding:.3em .9em;margin:.4em 0;background:rgba(128,128,128,.1)"
+    colour, line = EDGES[status]
+    style = f"{css('border-left', colour, f'4px {line}')}padding:.3em .9em;margin:.4em 0;{css('background', 'panel')}"
     head = f'<p style="margin:.3em 0"><strong>{escape(headline)}</strong></p>'
-    return f'<div role="status" style="{style}">{head}{table}</div>'
+    return styled(f'<div role="status" style="{style}">{head}{table}</div>')
 
 
 def report_text(headline: str, rows: Sequence[tuple[str, str]]) -> str:

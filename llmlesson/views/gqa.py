@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmlesson.sizing.units import both_units
-from llmlesson.views.markup import BLUE, GREEN, PURPLE, VERMILLION, folded, label, note, svg, table, title
+from llmlesson.views.markup import folded, key_over_value, label, note, svg, table, title
+from llmlesson.views.style import paint
 
-# Groups by the colour and by the number of their KV head; vermillion is kept for what is wrong.
-GROUP_COLOURS = (BLUE, GREEN, PURPLE)
-BOX, GAP, TOP, REACH = 26, 8, 30, 120
+LEFT, BOX, GAP, TOP, REACH = 112, 26, 8, 44, 110
 
 
 @dataclass(frozen=True)
@@ -39,43 +38,56 @@ class Sharing:
 
 
 def heads_picture(readings: Sequence[Reading], kv_heads: int) -> str:
-    """Query heads above, KV heads below, a line from each query head to the KV head that it reads. SVG.
+    """Query heads above, KV heads below, a line from each query head to the KV head that it reads, and the cost. SVG.
 
-    A wrong line is vermillion, dashed and ends in a cross; its query head says which KV head would be right.
+    A wrong line is red, dashed and marked with a cross; its query head says which KV head would be right.
     """
-    width = 100 + len(readings) * (BOX + GAP)
+    width = LEFT + len(readings) * (BOX + GAP)
     below = TOP + BOX + REACH
-    places = [100 + (index + 0.5) * (width - 100) / kv_heads for index in range(kv_heads)]  # middles of the KV heads
+    places = [LEFT + (index + 0.5) * (width - LEFT) / kv_heads for index in range(kv_heads)]  # middles of the KV heads
     parts = [label(4, TOP + 17, "query heads"), label(4, below + 17, "KV heads")]
     for reading in readings:
         parts += _query_head(reading, places[reading.reads], below)
     for index, middle in enumerate(places):
-        colour = _colour(index)
-        parts.append(
-            f'<rect x="{middle - BOX / 2:.1f}" y="{below}" width="{BOX}" height="{BOX}" rx="4" fill="{colour}" '
-            f'fill-opacity=".25" stroke="{colour}" stroke-width="2"/>'
-            + label(middle, below + 17, index, 12, "middle", bold=True)
-        )
-    return svg(width + 4, below + BOX + 8, _spoken(readings, kv_heads), parts)
+        parts.append(key_over_value(middle - BOX / 2, below, BOX, BOX))
+        parts.append(label(middle, below + BOX + 15, index, 12, "middle", bold=True))
+    parts += _cost(len(readings), kv_heads, below + BOX + 34)
+    return svg(width, below + BOX + 34 + 44, _spoken(readings, kv_heads), parts)
+
+
+def _cost(heads: int, kv_heads: int, top: float) -> list[str]:
+    """What one token leaves in each layer: a cell of K over V for each KV head, of as many as there are query heads."""
+    parts = [label(4, top + 17, "one token keeps")]
+    for index in range(heads):
+        x = LEFT + index * BOX
+        if index < kv_heads:
+            parts.append(key_over_value(x, top, BOX - 1, BOX))
+        else:
+            empty = paint(stroke="wait", width=1.5, dash="2 3")
+            parts.append(f'<rect x="{x + 1}" y="{top + 1}" width="{BOX - 3}" height="{BOX - 2}" {empty}/>')
+    says = "K and V of every head" if kv_heads == heads else f"{kv_heads} of {heads} cells"
+    parts.append(label(LEFT, top + BOX + 15, f"{says}, in each layer", 12))
+    return parts
 
 
 def _query_head(reading: Reading, target: float, below: float) -> list[str]:
-    left = 100 + reading.head * (BOX + GAP)
+    left = LEFT + reading.head * (BOX + GAP)
     middle, bottom = left + BOX / 2, TOP + BOX
-    colour = VERMILLION if reading.wrong else _colour(reading.reads)
-    dash = ' stroke-dasharray="5 4"' if reading.wrong else ""
+    colour = "broken" if reading.wrong else "query"
+    line = paint(stroke=colour, width=2, dash="5 4" if reading.wrong else "")
+    shape = paint(stroke=colour, width=2, dash="5 4") if reading.wrong else paint(colour)
     says = f"query head {reading.head} reads KV head {reading.reads}"
     if reading.wrong:
         says += f", and its weights were trained with KV head {reading.trained}"
+    half = BOX / 2
     parts = [
-        f'<g><title>{says}</title><path d="M{middle:.1f} {bottom} L{target:.1f} {below}" stroke="{colour}" '
-        f'stroke-width="2" fill="none"{dash}/>'
-        f'<rect x="{left:.1f}" y="{TOP}" width="{BOX}" height="{BOX}" rx="4" fill="{colour}" fill-opacity=".25" '
-        f'stroke="{colour}" stroke-width="2"{dash}/></g>',
-        label(middle, TOP + 17, reading.head, 12, "middle"),
+        f'<g><title>{says}</title><path d="M{middle:.1f} {bottom} L{target:.1f} {below}" {line}/>'
+        f'<path d="M{middle:.1f} {TOP}l{half:g} {half:g}l{-half:g} {half:g}l{-half:g} {-half:g}z" {shape}/></g>',
+        label(middle, TOP + 17, "Q", 11, "middle", bold=True, colour=colour if reading.wrong else "paper"),
+        label(middle, TOP - 6, reading.head, 12, "middle"),
     ]
     if reading.wrong:
-        parts.append(label(middle, TOP - 8, f"✗→{reading.trained}", 11, "middle"))
+        parts.append(label(middle, TOP - 22, f"✗→{reading.trained}", 11, "middle", colour="broken"))
     return parts
 
 
@@ -128,10 +140,6 @@ def order_note(readings: Sequence[Reading], kv_heads: int, order: str) -> str:
         f"{says} All shapes fit and nothing fails, but {wrong} of {len(readings)} query heads (✗, dashed) read keys "
         "and values that they were not trained with; ✗→ names the right KV head."
     )
-
-
-def _colour(kv_head: int) -> str:
-    return GROUP_COLOURS[kv_head % len(GROUP_COLOURS)]
 
 
 def _spoken(readings: Sequence[Reading], kv_heads: int) -> str:

@@ -8,7 +8,8 @@ from itertools import groupby
 from math import sqrt
 
 from llmlesson.sizing import KVCacheSize
-from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, label, svg
+from llmlesson.views.markup import band, key_over_value, label, svg
+from llmlesson.views.style import paint
 
 WIDTH = 720
 
@@ -24,19 +25,17 @@ class Kept:
 
 
 def kept_bars(rows: Sequence[Kept]) -> str:
-    """SVG: one bar a row, all to one scale."""
+    """SVG: one bar a row, K over V, all to one scale; a latent, which is neither, in the cache's colour."""
     left, row_height, longest = 150, 58, max(row.numbers for row in rows)
-    colours = {"MHA": GREY, "GQA": BLUE, "MQA": PURPLE, "MLA": GREEN}
     parts: list[str] = []
     for index, row in enumerate(rows):
         top = index * row_height
         width = (WIDTH - left - 8) * row.numbers / longest
-        colour = colours[row.kind]
+        place = (left, top + 8, max(width, 2), 18)
         parts += [
             label(4, top + 21, row.kind, 14, bold=True),
             label(4, top + 38, row.name, 12),
-            f'<rect x="{left}" y="{top + 8}" width="{max(width, 2):.1f}" height="18" fill="{colour}" '
-            f'fill-opacity=".8" stroke="{colour}"/>',
+            band(*place, "cache") if row.kind == "MLA" else key_over_value(*place),
             label(left, top + 42, f"{row.numbers:,} numbers: {row.why}", 12),
         ]
     return svg(WIDTH, len(rows) * row_height, f"What one token leaves in one layer. {kept_bars_text(rows)}", parts)
@@ -53,23 +52,20 @@ def latent_picture(hidden: int, kept: int, heads: int, unpacked: int) -> str:
     hidden: numbers of the token's vector. kept: of the latent, with those for the position. unpacked: of the keys and
     values of all `heads`, which can be computed from the latent and are not kept.
     """
+    forms = ("token", "latent", "unpacked")
     boxes = [
-        (hidden, BLUE, 0.6, "the token’s vector", "gone after the layer"),
-        (kept, GREEN, 0.6, "the latent", "kept"),
-        (unpacked, GREY, 0.15, f"K and V of {heads} heads", "never kept"),
+        (hidden, "the token’s vector", "gone after the layer"),
+        (kept, "the latent", "kept"),
+        (unpacked, f"K and V of {heads} heads", "never kept"),
     ]
     arrows = [("a learned matrix", "packs it"), ("two more can unpack it,", "whenever needed")]
     sides = [sqrt(count) for count, *_ in boxes]
     gap, middle = (WIDTH - sum(sides) - 20) / 2, 34 + max(sides) / 2
     parts, x = [], 10.0
-    for side, (count, colour, opacity, name, fate), anchor in zip(
-        sides, boxes, ("start", "middle", "end"), strict=True
-    ):
+    for side, form, (count, name, fate), anchor in zip(sides, forms, boxes, ("start", "middle", "end"), strict=True):
         top, at = middle - side / 2, x + {"start": 0, "middle": side / 2, "end": side}[anchor]
         parts += [
-            f'<rect x="{x:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{colour}" '
-            f'fill-opacity="{opacity}" stroke="{colour}" stroke-width="1.5"'
-            + (' stroke-dasharray="6 4"/>' if fate == "never kept" else "/>"),
+            _area(form, x, top, side),
             label(at, top - 20, name, 13, anchor, bold=True),
             label(at, top - 5, f"{count:,} numbers, {fate}", 12, anchor),
         ]
@@ -78,8 +74,8 @@ def latent_picture(hidden: int, kept: int, heads: int, unpacked: int) -> str:
     for side, lines in zip(sides, arrows, strict=False):
         start, end = x + side + 14, x + side + gap - 14
         parts.append(
-            f'<path d="M{start:.1f} {middle:.1f} L{end:.1f} {middle:.1f} m-8 -5 l8 5 l-8 5" fill="none" '
-            f'stroke="{GREY}" stroke-width="2"/>'
+            f'<path d="M{start:.1f} {middle:.1f} L{end:.1f} {middle:.1f} m-8 -5 l8 5 l-8 5" '
+            f"{paint(stroke='wait', width=2)}/>"
         )
         parts += [label((start + end) / 2, middle + 20 + 16 * i, line, 12, "middle") for i, line in enumerate(lines)]
         x += side + gap
@@ -90,12 +86,27 @@ def latent_picture(hidden: int, kept: int, heads: int, unpacked: int) -> str:
     return svg(WIDTH, middle + max(sides) / 2 + 6, spoken, parts)
 
 
+def _area(form: str, x: float, y: float, side: float) -> str:
+    """A square: the token's vector, the latent, or K over V that are not there."""
+    if form == "latent":
+        return band(x, y, side, side, "cache")
+    if form == "token":
+        look = paint("prompt-tint", "prompt", 1.5)
+        return f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" {look}/>'
+    halves = ((y, "key"), (y + side / 2, "value"))
+    return "".join(
+        f'<rect x="{x:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side / 2:.1f}" '
+        f"{paint(stroke=name, width=1.5, dash='2 3')}/>"
+        for top, name in halves
+    )
+
+
 def window_picture(size: KVCacheSize) -> str:
     """SVG: a line for each layer, over the context from left to right: solid where keys and values are still kept."""
     left, right, top, thick = 92, 8, 24, 4
     height, bottom = thick * len(size.per_layer), top + thick * len(size.per_layer)
     per_token = (WIDTH - left - right) / size.tokens
-    outline = f'fill="none" stroke="{GREY}" stroke-opacity=".6"'
+    outline = paint(stroke="wait", width=1.5, dash="2 3")
     parts = [
         label(left, 16, "first token", 12),
         label(WIDTH - right, 16, "newest token", 12, "end"),
@@ -104,11 +115,8 @@ def window_picture(size: KVCacheSize) -> str:
         label(4, bottom, f"layer {len(size.per_layer) - 1}", 12),
     ]
     for layer in size.per_layer:
-        width, colour = layer.cells * per_token, GREEN if layer.cells < size.tokens else BLUE
-        parts.append(
-            f'<rect x="{WIDTH - right - width:.1f}" y="{top + thick * layer.index}" width="{width:.1f}" '
-            f'height="{thick - 1}" fill="{colour}"/>'
-        )
+        width = layer.cells * per_token
+        parts.append(band(WIDTH - right - width, top + thick * layer.index, width, thick - 1, "cache"))
     lines = window_picture_text(size).splitlines()
     parts += [label(left, bottom + 20 + 17 * index, line, 12) for index, line in enumerate(lines)]
     return svg(WIDTH, bottom + 20 + 17 * len(lines), window_picture_text(size), parts)
@@ -120,6 +128,6 @@ def window_picture_text(size: KVCacheSize) -> str:
     lines = []
     for cells, layers in groupby(reaches):
         count = len(list(layers))
-        kept = f"all {cells:,} tokens (blue)" if cells == size.tokens else f"the last {cells:,} tokens (green)"
+        kept = f"all {cells:,} tokens" if cells == size.tokens else f"the last {cells:,} tokens"
         lines.append(f"{count} layer{' keeps' if count == 1 else 's keep'} {kept}")
     return "\n".join(lines)

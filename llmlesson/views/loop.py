@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, VERMILLION, label, svg
+from llmlesson.views.markup import label, svg
+from llmlesson.views.style import paint
 
 # By name: column, row, colour, what it does.
 BOXES = {
-    "Prefill": (0, 0, VERMILLION, "reads the prompt, once"),
-    "Scores": (1, 0, GREY, "one for every token"),
-    "Choose": (2, 0, BLUE, "one of them"),
-    "Stop?": (3, 0, GREY, "is there a reason"),
-    "End": (4, 0, GREY, "with its reason"),
-    "Decode": (1, 1, GREEN, "reads one token"),
-    "Stream": (3, 1, PURPLE, "text as it comes"),
+    "Prefill": (0, 0, "prompt", "reads the prompt, once"),
+    "Scores": (1, 0, "wait", "one for every token"),
+    "Choose": (2, 0, "wait", "one of them"),
+    "Stop?": (3, 0, "wait", "is there a reason"),
+    "End": (4, 0, "wait", "with its reason"),
+    "Decode": (1, 1, "answer", "reads one token"),
+    "Stream": (3, 1, "answer", "text as it comes"),
 }
 WIDTH, HEIGHT, ACROSS, DOWN = 148, 40, 186, 118  # of a box; from one box to the next
 # From, to, what stands beside the arrow.
@@ -55,10 +56,10 @@ def _corner(name: str) -> tuple[int, int]:
 def _box(name: str, note: str) -> str:
     left, top = _corner(name)
     colour, middle = BOXES[name][2], left + WIDTH / 2
+    look = paint("panel" if colour == "wait" else f"{colour}-tint", colour, 2)
     return "".join(
         [
-            f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="8" fill="{colour}" fill-opacity=".22" '
-            f'stroke="{colour}" stroke-width="2"/>',
+            f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="8" {look}/>',
             label(middle, top + 26, name, 15, "middle", bold=True),
             *(label(middle, top + HEIGHT + 17 + 15 * i, line, 12, "middle") for i, line in enumerate(note.split("\n"))),
         ]

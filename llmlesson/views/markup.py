@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmlesson.views.style import SHEET, css, paint
 from llmlesson.views.text import escape, visible
 
-# Of Okabe and Ito's colours those with a contrast of at least 3 on white and on JupyterLab's dark page.
-BLUE, VERMILLION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#808080"
-LINE = "rgba(128,128,128,.45)"
-CELL = f"padding:.2em .7em;border-bottom:1px solid {LINE};vertical-align:top;"
+CELL = f"padding:.2em .7em;{css('border-bottom', 'line', '1px solid')}vertical-align:top;"
+
+
+class Html(str):
+    """A text that is HTML already, and is not escaped where other texts are."""
 
 
 def svg(width: float, height: float, spoken: str, parts: Sequence[str], shrink: float = 0.75) -> str:
@@ -20,8 +22,8 @@ def svg(width: float, height: float, spoken: str, parts: Sequence[str], shrink: 
     """
     spoken = escape(spoken)
     return (
-        f'<div style="overflow-x:auto;max-width:{width:.0f}px;font-size:0" tabindex="0" role="group" '
-        f'aria-label="picture">'
+        f'<div class="ll" style="overflow-x:auto;max-width:{width:.0f}px;font-size:0" tabindex="0" role="group" '
+        f'aria-label="picture">{SHEET}'
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         f'aria-label="{spoken}" style="width:100%;min-width:{shrink * width:.0f}px;height:auto;display:block" '
         f'font-family="var(--jp-ui-font-family, sans-serif)">{"".join(parts)}</svg>'
@@ -38,42 +40,69 @@ def label(
     bold: bool = False,
     mono: bool = False,
     turn: int = 0,
+    colour: str = "",
 ) -> str:
-    """A text in an SVG, in the page's own colour, turned by `turn` degrees."""
+    """A text in an SVG, turned by `turn` degrees; in the page's own colour, or in one that letters can have."""
     style = ("font-weight:600;" if bold else "") + ("font-family:monospace;" if mono else "")
     turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
+    ink = paint(colour) if colour else 'fill="currentColor"'
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="currentColor"{turned} '
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" {ink}{turned} '
         f'style="{style}unicode-bidi:isolate">{escape(text)}</text>'
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "", bold: int | None = None) -> str:
-    """A table of texts: the first cell of a row is its heading, the others are flush right. Row `bold` stands out."""
+def key_over_value(x: float, y: float, width: float, height: float, opacity: float = 1) -> str:
+    """An area of the KV cache in an SVG: keys above, values below."""
+    half = height / 2
+    return "".join(
+        f'<rect x="{x:.1f}" y="{top:.1f}" width="{max(width, 0):.1f}" height="{half:g}" '
+        f"{paint(name, opacity=opacity)}/>"
+        for top, name in ((y, "key"), (y + half, "value"))
+    )
+
+
+def band(x: float, y: float, width: float, height: float, name: str) -> str:
+    """Work in an SVG, a solid bar with square corners, or a line: of this colour."""
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:g}" {paint(name)}/>'
+
+
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    caption: str = "",
+    bold: int | None = None,
+    left: bool = False,
+) -> str:
+    """A table of texts: the first cell of a row is its heading, the others are flush right. Row `bold` stands out.
+
+    A cell of the class Html is taken as it is. head: may be empty. left: all cells are flush left, and wrap.
+    """
     title = f'<caption style="text-align:left;padding:.2em 0">{escape(caption)}</caption>' if caption else ""
+    heads = f"<thead><tr>{_row(head, 'col', left)}</tr></thead>" if head else ""
     body = "".join(
-        f'<tr style="font-weight:{600 if index == bold else 400}">{_row(row, "row")}</tr>'
+        f'<tr style="font-weight:{600 if index == bold else 400}">{_row(row, "row", left)}</tr>'
         for index, row in enumerate(rows)
     )
     return (
         '<div style="overflow-x:auto"><table style="border-collapse:collapse;color:inherit;background:transparent;'
-        f'margin:.3em 0;line-height:1.35">{title}<thead><tr>{_row(head, "col")}</tr></thead>'
+        f'margin:.3em 0;line-height:1.35">{title}{heads}'
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _row(cells: Sequence[object], scope: str) -> str:
+def _row(cells: Sequence[object], scope: str, left: bool) -> str:
     """Cells of the head (scope "col"), or of a row, of which the first is a heading (scope "row")."""
     parts = []
     for index, cell in enumerate(cells):
-        style = CELL + f"text-align:{'right' if index else 'left'}"
-        text = f"<bdi>{escape(cell)}</bdi>"
+        style = CELL + f"text-align:{'right' if index and not left else 'left'}"
+        text = cell if isinstance(cell, Html) else f"<bdi>{escape(cell)}</bdi>"
         if scope == "col":
             parts.append(f'<th scope="col" style="{style};font-weight:600">{text}</th>')
         elif index == 0:
             parts.append(f'<th scope="row" style="{style};font-weight:inherit;white-space:nowrap">{text}</th>')
         else:
-            parts.append(f'<td style="{style};white-space:nowrap">{text}</td>')
+            parts.append(f'<td style="{style};white-space:{"normal" if left else "nowrap"}">{text}</td>')
     return "".join(parts)
 
 
@@ -96,6 +125,16 @@ def announced(text: str) -> str:
     """A line that says what there is to see, and is read out when it changes."""
     style = "margin:.3em 0;line-height:1.4;font-weight:600"
     return f'<p role="status" aria-live="polite" style="{style}"><bdi>{escape(text)}</bdi></p>'
+
+
+def code(text: str, limit: int = 16) -> Html:
+    """A token for a cell of a table: blanks visible, cut, escaped."""
+    return Html(f'<bdi><code style="color:inherit;background:none">{escape(visible(text, limit))}</code></bdi>')
+
+
+def scroller(name: str, html: str, style: str = "") -> str:
+    """`html` that scrolls sideways, and can be scrolled by keyboard."""
+    return f'<div style="overflow-x:auto;{style}" tabindex="0" role="region" aria-label="{escape(name)}">{html}</div>'
 
 
 def isolated(text: str, limit: int = 16) -> str:

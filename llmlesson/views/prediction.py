@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmlesson.views.style import css, styled
 from llmlesson.views.text import escape
 
 Answer = str | float
-ASKED, MEASURED = "#56B4E9", "#E69F00"
+Edge = tuple[str, str]  # colour and line
+ASKED: Edge = ("wait", "4px dotted")  # waits for an answer
+MEASURED: Edge = ("ink", "4px solid")
 
 
 def question(text: str, choices: Sequence[str] | None, unit: str = "", answer: Answer | None = None) -> str:
@@ -65,6 +68,6 @@ def _line(html: str) -> str:
     return f'<p style="margin:.3em 0">{html}</p>'
 
 
-def _box(colour: str, parts: Sequence[str]) -> str:
-    style = f"border-left:4px solid {colour};padding:.3em .9em;margin:.4em 0;background:rgba(128,128,128,.1)"
-    return f'<div style="{style}">{"".join(parts)}</div>'
+def _box(edge: Edge, parts: Sequence[str]) -> str:
+    style = f"{css('border-left', *edge)}padding:.3em .9em;margin:.4em 0;{css('background', 'panel')}"
+    return styled(f'<div style="{style}">{"".join(parts)}</div>')

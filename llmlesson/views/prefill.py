@@ -7,26 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from llmlesson.views.markup import (
-    BLUE,
-    GREEN,
-    LINE,
-    VERMILLION,
-    folded,
-    isolated,
-    label,
-    note,
-    quoted,
-    svg,
-    table,
-    title,
-)
+from llmlesson.views.decode import Candidate, candidates
+from llmlesson.views.markup import folded, isolated, label, note, quoted, svg, table, title
+from llmlesson.views.style import css, paint, styled
 from llmlesson.views.text import escape, visible
 
 WINDOW = 40  # columns: a longer prompt is shown in part, which also bounds the size of the pictures
 COLUMN, ROW, LEFT, HEAD = 22, 13, 84, 104  # width of a column, height of a layer, room for names and for tokens
 CELL = 20  # of the heatmap
-SHADES = (0.2, 0.4, 0.6, 0.8, 1.0)  # opacities of a cell that holds a vector
+SHADES = (0.55, 0.66, 0.77, 0.88, 1.0)  # opacities of a cell that holds a vector: full is not the point, held is
 LETTERS = 11  # of a token beside a picture
 
 
@@ -45,15 +34,6 @@ class Columns:
 
     def name(self, position: int) -> str:
         return f"{position} {isolated(self.texts[position - self.first], LETTERS)}"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A token that may come next."""
-
-    token_id: int
-    text: str
-    probability: float
 
 
 @dataclass(frozen=True)
@@ -95,14 +75,14 @@ def cache_grid(
         if row % every == 0 or row == layer:
             name = f"{'▶ ' if row == layer else ''}layer {row}"
             parts.append(label(LEFT - 8, HEAD + row * ROW + 10, name, 11, "end", bold=row == layer))
-    parts += _cells(keys, BLUE, 0) + _cells(values, VERMILLION, ROW / 2)
+    parts += _cells(keys, "key", 0) + _cells(values, "value", ROW / 2)
     empty = "".join(
         f"M{LEFT + i * COLUMN + 2} {HEAD + row * ROW + 1}h{COLUMN - 4}v{ROW - 3}h{4 - COLUMN}z"
         for row in range(len(keys))
         for i in range(columns.filled, count)
     )
     if empty:
-        parts.append(f'<path d="{empty}" fill="none" stroke="currentColor" stroke-opacity=".28"/>')
+        parts.append(f'<path d="{empty}" {paint(stroke="wait", dash="1 2", opacity=0.7)}/>')
     for i in range(count):
         there = i < columns.filled
         says = f"K and V in {len(keys)} layers, {bytes_per_token:,} bytes" if there else "not read yet"
@@ -115,8 +95,8 @@ def cache_grid(
         f"{columns.first + count - 1}, of which {columns.filled} are filled."
     )
     legend = note(
-        "Each cell: K above (blue), V below (orange red); the stronger the colour, the longer that vector, within its "
-        "layer. An empty frame is not read yet. Numbers above the columns: the forward pass that read them."
+        "Each cell: K above V; the stronger the colour, the longer that vector, within its layer. A dotted frame is "
+        "not read yet. Numbers above the columns: the forward pass that read them; the last one is framed."
     )
     return svg(width, height, spoken, parts) + legend
 
@@ -130,19 +110,18 @@ def _passes(columns: Columns, passes: Sequence[tuple[int, int]], height: float) 
             continue
         x, wide, last = LEFT + begin * COLUMN, (end - begin) * COLUMN, number == len(passes)
         parts.append(
-            f'<path d="M{x + 2} {HEAD - 4}v-5h{wide - 4}v5" fill="none" stroke="{GREEN}" '
-            f'stroke-width="{3 if last else 1.5}"/>'
+            f'<path d="M{x + 2} {HEAD - 4}v-5h{wide - 4}v5" {paint(stroke="prompt", width=2 if last else 1)}/>'
         )
         parts.append(label(x + wide / 2, HEAD - 13, number, 11, "middle", bold=last))
         if last:
             parts.append(
-                f'<rect x="{x}" y="{HEAD - 2}" width="{wide}" height="{height - HEAD - 3}" fill="none" '
-                f'stroke="{GREEN}" stroke-width="2" stroke-dasharray="6 3"/>'
+                f'<rect x="{x}" y="{HEAD - 2}" width="{wide}" height="{height - HEAD - 3}" '
+                f"{paint(stroke='prompt', width=2)}/>"
             )
     return parts
 
 
-def _cells(lengths: Sequence[Sequence[float]], colour: str, down: float) -> list[str]:
+def _cells(lengths: Sequence[Sequence[float]], name: str, down: float) -> list[str]:
     """All cells of one shade as one path of thick, short lines: a tenth of the bytes of one rectangle each."""
     shapes: dict[float, list[str]] = defaultdict(list)
     for row, columns in enumerate(lengths):
@@ -152,7 +131,7 @@ def _cells(lengths: Sequence[Sequence[float]], colour: str, down: float) -> list
             shapes[shade].append(f"M{LEFT + i * COLUMN + 1} {middle:g}h{COLUMN - 2}")
     wide = ROW / 2 - 0.5
     return [
-        f'<path d="{"".join(d)}" stroke="{colour}" stroke-width="{wide:g}" stroke-opacity="{shade}"/>'
+        f'<path d="{"".join(d)}" {paint(stroke=name, width=wide, opacity=shade)}/>'
         for shade, d in sorted(shapes.items())
     ]
 
@@ -186,7 +165,7 @@ def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: i
             says = f"{columns.name(looks)} → {columns.name(columns.first + j)}"
             cells.append(_weight(left + j * CELL, y, weight, says))
     # One thick, short line a cell: there are up to 820, and each byte of one counts.
-    parts.append(f'<g stroke="{BLUE}" stroke-width="{CELL}">{"".join(cells)}</g>')
+    parts.append(f"<g {paint(stroke='query', width=CELL)}>{''.join(cells)}</g>")
     parts.append(_stairs(left, count))
     spoken = f"Attention of layer {layer}, head {head}, over {count} tokens. The strongest weights stand in the table."
     legend = note(
@@ -209,18 +188,18 @@ def _stairs(left: int, count: int) -> str:
     columns = "".join(
         f"M{left + j * CELL} {HEAD + max(j - 1, 0) * CELL}v{(count - max(j - 1, 0)) * CELL}" for j in range(count + 1)
     )
-    return f'<path d="{rows}{columns}" fill="none" stroke="{LINE}" stroke-width=".7" pointer-events="none"/>'
+    return f'<path d="{rows}{columns}" {paint(stroke="line", width=0.7)} pointer-events="none"/>'
 
 
 def _scale() -> str:
     """What the colours of the heatmap mean: their strength grows with the square root, so that small ones show."""
     cells = "".join(
-        f'<span style="display:inline-block;width:14px;height:14px;border:1px solid {LINE};vertical-align:middle;'
-        f'margin:0 .3em 0 1em"><span style="display:block;height:100%;background:{BLUE};opacity:{sqrt(w):.2f}"></span>'
-        f"</span>{w:g}"
+        f'<span style="display:inline-block;width:14px;height:14px;{css("border", "line", "1px solid")}'
+        'vertical-align:middle;margin:0 .3em 0 1em"><span style="display:block;height:100%;'
+        f'{css("background", "query")}opacity:{sqrt(w):.2f}"></span></span>{w:g}'
         for w in (0, 0.01, 0.1, 0.25, 0.5, 1)
     )
-    return f'<p style="margin:.2em 0;line-height:1.4">weight:{cells}</p>'
+    return styled(f'<p style="margin:.2em 0;line-height:1.4">weight:{cells}</p>')
 
 
 def _strongest(columns: Columns, weights: Sequence[Sequence[float]], most: int = 3) -> str:
@@ -237,31 +216,17 @@ def _strongest(columns: Columns, weights: Sequence[Sequence[float]], most: int =
     return folded("The strongest weights as a table", f'<table style="{style}"><tr>{head}</tr>{"".join(rows)}</table>')
 
 
-def next_tokens(candidates: Sequence[Candidate], position: int, text: str, whole: bool) -> str:
+def next_tokens(rows: Sequence[Candidate], position: int, text: str, whole: bool) -> str:
     """The likeliest next tokens after one position, as bars. HTML.
 
     whole: whether that position ends the prompt; else a server would not look at this.
     """
-    heading = title(f"What may come after position {position} {quoted(text)}")
-    rows = "".join(
-        f'<tr><th scope="row" style="font-weight:400;text-align:right;padding:0 .7em"><bdi><code '
-        f'style="color:inherit;background:none">{escape(visible(c.text))}</code></bdi></th>'
-        f'<td style="text-align:right;padding:0 .7em">{c.token_id}</td>'
-        f'<td style="text-align:right;padding:0 .7em">{100 * c.probability:.2f} %</td>'
-        f'<td style="width:16em"><div style="background:{BLUE};width:{100 * c.probability:.1f}%;min-width:1px;'
-        'height:12px"></div></td></tr>'
-        for c in candidates
-    )
-    head = "".join(f'<th scope="col" style="padding:0 .7em">{name}</th>' for name in ("token", "id", "probability", ""))
     why = (
         "The last position of the prompt: one of these is the first token of the answer."
         if whole
         else "The prompt goes on, so nobody looks at these: the next token is known already."
     )
-    return (
-        f'{heading}<table style="border-collapse:collapse;color:inherit;background:transparent"><thead><tr>{head}</tr>'
-        f"</thead><tbody>{rows}</tbody></table>{note(why)}"
-    )
+    return candidates(rows, heading=f"What may come after position {position} {quoted(text)}") + note(why)
 
 
 def comparison_table(comparison: Comparison) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, VERMILLION, label, svg
+from llmlesson.views.markup import label, svg
+from llmlesson.views.style import paint
 from llmlesson.views.text import visible
 
 TOP, TALL, ARROW = 40, 148, 24  # upper edge and height of the boxes, room between two of them
@@ -17,19 +18,19 @@ def prefill_flow(
     first: the text of the first output token.
     """
     boxes = (
-        (104, GREY, "ids", [f"{tokens} tokens"]),
-        (118, BLUE, "embedding", [f"{tokens} × {hidden}", "a row for", "each token"]),
-        (190, VERMILLION, f"{layers} layers", list(MOVES)),
-        (132, BLUE, "last row", [f"1 × {hidden}", f"of {tokens} × {hidden}", "the others are", "not needed"]),
-        (136, PURPLE, "norm and head", [f"{vocabulary:,}", "logits"]),
-        (104, GREEN, "first token", [f"“{visible(first, 10)}”"]),
+        (104, "prompt", "ids", [f"{tokens} tokens"]),
+        (118, "wait", "embedding", [f"{tokens} × {hidden}", "a row for", "each token"]),
+        (190, "prompt", f"{layers} layers", list(MOVES)),
+        (132, "wait", "last row", [f"1 × {hidden}", f"of {tokens} × {hidden}", "the others are", "not needed"]),
+        (136, "wait", "norm and head", [f"{vocabulary:,}", "logits"]),
+        (104, "answer", "first token", [f"“{visible(first, 10)}”"]),
     )
     parts, left = [label(4, 18, "one pass, all positions at once", 13)], 4
     for index, (width, colour, name, lines) in enumerate(boxes):
         if index:
             parts.append(_arrow(left - ARROW, TOP + TALL / 2, left))
         parts += _box(left, TOP, width, TALL, colour, name, lines)
-        if colour == VERMILLION:
+        if name.endswith("layers"):
             middle, edge = left + width / 2, left
         left += width + ARROW
     below = TOP + TALL + 34
@@ -39,7 +40,7 @@ def prefill_flow(
         f"{layers} layers × (K and V) × {kv_heads} heads × {tokens} positions × {head_dim} values",
         f"{cache_nbytes:,} bytes, kept for every further token",
     ]
-    parts += _box(edge - 130, below, 450, 72, GREEN, "KV cache", cache)
+    parts += _box(edge - 130, below, 450, 72, "cache", "KV cache", cache)
     spoken = (
         f"Prefill. {tokens} ids become {tokens} rows of {hidden} values, which go together through {layers} layers: "
         f"{', '.join(MOVES)}. Each layer leaves K and V of every position in the KV cache, {cache_nbytes:,} bytes. "
@@ -51,8 +52,8 @@ def prefill_flow(
 def _box(left: float, top: float, width: float, tall: float, colour: str, name: str, lines: list[str]) -> list[str]:
     middle = left + width / 2
     return [
-        f'<rect x="{left:g}" y="{top:g}" width="{width}" height="{tall:g}" rx="8" fill="{colour}" fill-opacity=".16" '
-        f'stroke="{colour}" stroke-width="2"/>',
+        f'<rect x="{left:g}" y="{top:g}" width="{width}" height="{tall:g}" rx="{0 if colour == "cache" else 8}" '
+        f"{paint('panel' if colour == 'wait' else f'{colour}-tint', colour, 2)}/>",
         label(middle, top + 22, name, 14, "middle", bold=True),
         *(label(middle, top + 43 + 18 * i, line, 12, "middle") for i, line in enumerate(lines)),
     ]

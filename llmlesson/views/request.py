@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from llmlesson.views.text import escape, visible
-
-# Okabe and Ito's colours, told apart also by colour-blind readers; every use stands beside a word.
-GREY, BLUE, ORANGE, GREEN, PURPLE = "#888888", "#56B4E9", "#E69F00", "#009E73", "#CC79A7"
+from llmlesson.views.markup import band, code, folded, key_over_value, label, svg, table
+from llmlesson.views.style import paint
+from llmlesson.views.text import visible
 
 STAGES = {
-    "Client": (GREY, "sends your text"),
-    "Load balancer": (GREY, "picks a server"),
-    "LLM server": (GREY, "takes the request"),
-    "Tokenizer": (BLUE, "text to numbers"),
-    "Prefill": (ORANGE, "reads the prompt"),
-    "Decode": (GREEN, "a token per step"),
-    "Streaming response": (PURPLE, "text as it comes"),
+    "Client": ("wait", "sends your text"),
+    "Load balancer": ("wait", "picks a server"),
+    "LLM server": ("wait", "takes the request"),
+    "Tokenizer": ("wait", "text to numbers"),
+    "Prefill": ("prompt", "reads the prompt"),
+    "Decode": ("answer", "a token per step"),
+    "Streaming response": ("answer", "text as it comes"),
 }
 BOX, GAP, TOP = 112, 22, 62  # width of a box, room for an arrow, upper edge of the boxes
 
@@ -34,13 +33,13 @@ def request_map(notes: Mapping[str, str] | None = None) -> str:
             raise KeyError(f"{name!r} is no stage; they are {', '.join(STAGES)}")
         lines[name] = note
     width = len(STAGES) * (BOX + GAP) + 4
-    frame_left = 2 + 3 * (BOX + GAP)
+    frame_left = 2 + 2 * (BOX + GAP)
     bottom = TOP + 70 + 15 * max(note.count("\n") + 1 for note in lines.values())
     parts = [
-        # The last four stages are the server's inside.
-        f'<rect x="{frame_left}" y="14" width="{width - frame_left - 2}" height="{bottom - 14}" rx="10" fill="none" '
-        'stroke="currentColor" stroke-opacity=".45" stroke-dasharray="5 4"/>',
-        _text(width - 14, 31, "inside the server", 12, anchor="end"),
+        # The server and what is inside it.
+        f'<rect x="{frame_left}" y="6" width="{width - frame_left - 2}" height="{bottom - 6}" rx="10" '
+        f"{paint(stroke='wait', dash='5 4')}/>",
+        label(frame_left + 12, 25, "inside the server", 12),
     ]
     for index, (name, (colour, _)) in enumerate(STAGES.items()):
         left = 2 + GAP / 2 + index * (BOX + GAP)
@@ -48,29 +47,35 @@ def request_map(notes: Mapping[str, str] | None = None) -> str:
         if index:
             parts.append(_arrow(left - GAP, left))
     spoken = "; ".join(f"{i}. {name}: {lines[name]}" for i, name in enumerate(STAGES, start=1))
-    return _svg(width, bottom + 4, f"The way of a request. {spoken}. Decode repeats until the answer ends.", parts)
+    return svg(
+        width,
+        bottom + 4,
+        f"The way of a request. {spoken}. Decode and streaming repeat for each token until the answer ends.",
+        parts,
+    )
 
 
 def _stage(left: float, number: int, name: str, colour: str, note: list[str]) -> list[str]:
     middle = left + BOX / 2
     words = name.split(" ")
+    look = paint("panel" if colour == "wait" else f"{colour}-tint", colour, 2)
     parts = [
-        f'<rect x="{left}" y="{TOP}" width="{BOX}" height="54" rx="8" fill="{colour}" fill-opacity=".22" '
-        f'stroke="{colour}" stroke-width="2"/>',
-        _text(left + 7, TOP + 15, str(number), 11),
+        f'<rect x="{left}" y="{TOP}" width="{BOX}" height="54" rx="8" {look}/>',
+        label(left + 8, TOP + 15, number, 11),
     ]
     parts += [
-        _text(middle, TOP + (32 if len(words) == 1 else 26) + 17 * i, w, 14, bold=True) for i, w in enumerate(words)
+        label(middle, TOP + (32 if len(words) == 1 else 26) + 17 * i, w, 14, "middle", bold=True)
+        for i, w in enumerate(words)
     ]
-    parts += [_text(middle, TOP + 73 + 15 * i, line, 12) for i, line in enumerate(note)]
-    if name == "Decode":
-        a, b, top = middle + 26, middle - 26, TOP - 1
+    parts += [label(middle, TOP + 73 + 15 * i, line, 12, "middle") for i, line in enumerate(note)]
+    if name == "Streaming response":
+        # Back to Decode: a token is on its way while the next is computed.
+        a, b, top = middle + 10, middle - BOX - GAP + 10, TOP - 1
         parts.append(
-            f'<path d="M{a} {top} C{a} {top - 32} {b} {top - 32} {b} {top - 7}" fill="none" '
-            f'stroke="currentColor" stroke-width="1.5"/>'
-            f'<path d="M{b - 4.5} {top - 8} h9 l-4.5 8 z" fill="currentColor"/>'
+            f'<path d="M{a} {top} C{a} {top - 26} {b} {top - 26} {b} {top - 7}" {paint(stroke="answer", width=2)}/>'
+            f'<path d="M{b - 4.5} {top - 8} h9 l-4.5 8 z" {paint("answer")}/>'
         )
-        parts.append(_text(middle, TOP - 31, "again", 11))
+        parts.append(label((a + b) / 2, TOP - 25, "again, for each token", 11, "middle"))
     return parts
 
 
@@ -83,6 +88,7 @@ def _arrow(start: float, end: float) -> str:
 
 
 ROW, AXIS, LABEL, TIME, MEMORY = 19, 44, 158, 450, 292  # heights of a row and of the head; widths of the columns
+PREFILL, DECODE = 17, 9  # heights of the bars: one big pass, many small ones
 
 
 def waterfall(
@@ -112,83 +118,77 @@ def waterfall(
     height = AXIS + ROW * len(seconds) + 6
 
     parts = [
-        _text(LABEL, 14, f"time: {_ms(total)} in all", 12, anchor="start", bold=True),
-        _text(LABEL + TIME + 32, 14, f"KV cache: {sizes[-1]:,} bytes at the end", 12, anchor="start", bold=True),
+        label(LABEL, 14, f"time: {_ms(total)} in all", 12, bold=True),
+        label(LABEL + TIME + 32, 14, f"KV cache, K over V: {sizes[-1]:,} bytes", 12, bold=True),
     ]
     for tick in _ticks(total):
         x = LABEL + tick * scale
-        parts.append(f'<path d="M{x:.1f} {AXIS - 6} V{height - 4}" stroke="currentColor" stroke-opacity=".18"/>')
-        parts.append(_text(x, AXIS - 10, _ms(tick), 11, anchor="middle"))
-    for row, (name, token, start, span, size) in enumerate(zip(names, tokens, starts, seconds, sizes, strict=True)):
+        parts.append(f'<path d="M{x:.1f} {AXIS - 6} V{height - 4}" {paint(stroke="line")}/>')
+        parts.append(label(x, AXIS - 10, _ms(tick), 11, "middle"))
+    added = ["", *_added(sizes[1:])]
+    for row, (name, token, start, span) in enumerate(zip(names, tokens, starts, seconds, strict=True)):
         y = AXIS + ROW * row
-        added = size - (sizes[row - 1] if row else 0)
         parts += _time_bar(y, row, name, token, LABEL + start * scale, span * scale)
-        parts += _cache_bar(y, size, added, (MEMORY - 100) / (sizes[-1] or 1))
+        parts += _cache_bar(y, row, sizes, added[row])
     x = LABEL + first * scale
-    parts.append(
-        f'<path d="M{x:.1f} {AXIS - 6} V{height - 4}" stroke="{ORANGE}" stroke-width="2" stroke-dasharray="4 3"/>'
-    )
-    # Beside the line, in the rows of tokenize and prefill, on the side where there is room.
+    parts.append(f'<path d="M{x:.1f} {AXIS - 6} V{height - 4}" {paint(stroke="prompt", width=2, dash="4 3")}/>')
+    # Beside the line, in the row of tokenize, on the side where there is room.
     left_of_line = x > LABEL + TIME * 0.6
-    parts.append(
-        _text(
-            x + (-8 if left_of_line else 8),
-            AXIS + 13,
-            f"first token after {_ms(first)}",
-            12,
-            anchor="end" if left_of_line else "start",
-            bold=True,
-        )
-    )
+    where, anchor = (x - 8, "end") if left_of_line else (x + 8, "start")
+    parts.append(label(where, AXIS + 13, f"first token after {_ms(first)}", 12, anchor, bold=True))
     spoken = (
         f"Time and memory of one request. Tokenize {_ms(tokenize)}, prefill of {prompt_tokens} tokens {_ms(prefill)}, "
         f"so the first token comes after {_ms(first)}. Then {len(decode)} decode steps, {_ms(sum(decode))} together. "
         f"The KV cache holds {sizes[1]:,} bytes after prefill and {sizes[-1]:,} bytes at the end."
     )
-    picture = _svg(LABEL + TIME + 32 + MEMORY, height, spoken, parts)
-    return picture + _table(names, tokens, starts, seconds, sizes)
+    rows = [
+        (name, _ms(start), _ms(span), code(token), f"{size:,}")
+        for name, token, start, span, size in zip(names, tokens, starts, seconds, sizes, strict=True)
+    ]
+    return svg(LABEL + TIME + 32 + MEMORY, height, spoken, parts) + folded(
+        "The same as a table", table(("stage", "starts", "takes", "gives", "bytes in the KV cache"), rows)
+    )
 
 
 def _time_bar(y: float, row: int, name: str, token: str, x: float, width: float) -> list[str]:
-    colour = (BLUE, ORANGE)[row] if row < 2 else GREEN
-    parts = [
-        _text(LABEL - 10, y + 13, name, 12, anchor="end"),
-        f'<rect x="{x:.1f}" y="{y + 2}" width="{max(width, 2):.1f}" height="{ROW - 4}" rx="2" fill="{colour}"/>',
-    ]
+    colour = ("wait", "prompt")[row] if row < 2 else "answer"
+    tall = PREFILL if row == 1 else DECODE
+    parts = [label(LABEL - 10, y + 13, name, 12, "end"), band(x, y + (ROW - tall) / 2, max(width, 2), tall, colour)]
     if token:
         # After the bar, or before it where that would run into the next column.
         after = x + width < LABEL + TIME - 90
         where = x + width + 6 if after else x - 6
-        parts.append(_text(where, y + 13, visible(token), 12, anchor="start" if after else "end", mono=True))
+        parts.append(label(where, y + 13, visible(token), 12, "start" if after else "end", mono=True))
     return parts
 
 
-def _cache_bar(y: float, size: int, added: int, scale: float) -> list[str]:
-    """What was there before in a light tone, what this row added in a full one."""
-    left, height = LABEL + TIME + 32, ROW - 6
-    before, new = (size - added) * scale, added * scale
-    parts = []
-    if before:
+def _cache_bar(y: float, row: int, sizes: Sequence[int], says: str) -> list[str]:
+    """What was there before at 70 %, and what this row added in full, framed in the colour of its work."""
+    left, height = LABEL + TIME + 32, ROW - 5
+    scale = (MEMORY - 130) / (sizes[-1] or 1)
+    before, now = (sizes[row - 1] if row else 0) * scale, sizes[row] * scale
+    parts = [key_over_value(left, y + 2, before, height, 0.7)] if before else []
+    if now > before:
+        frame = paint(stroke="prompt" if row == 1 else "answer", width=2)
+        parts.append(key_over_value(left + before, y + 2, now - before, height))
         parts.append(
-            f'<rect x="{left}" y="{y + 3}" width="{before:.1f}" height="{height}" fill="{PURPLE}" fill-opacity=".4"/>'
+            f'<rect x="{left + before:.1f}" y="{y + 2}" width="{now - before:.1f}" height="{height}" {frame}/>'
         )
-    if added:
-        parts.append(f'<rect x="{left + before:.1f}" y="{y + 3}" width="{new:.1f}" height="{height}" fill="{PURPLE}"/>')
-    parts.append(_text(left + MEMORY - 4, y + 13, f"{size:,} bytes", 11, anchor="end"))
+    parts.append(label(left + MEMORY - 4, y + 13, says, 11, "end"))
     return parts
 
 
-def _table(
-    names: Sequence[str], tokens: Sequence[str], starts: Sequence[float], seconds: Sequence[float], sizes: Sequence[int]
-) -> str:
-    """The same numbers to read, to copy, or to hear."""
-    heads = "".join(f'<th scope="col">{h}</th>' for h in ("stage", "starts", "takes", "gives", "bytes in the KV cache"))
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_ms(start)}</td><td>{_ms(span)}</td>"
-        f"<td><bdi><code>{escape(visible(token))}</code></bdi></td><td>{size:,}</td></tr>"
-        for name, token, start, span, size in zip(names, tokens, starts, seconds, sizes, strict=True)
-    )
-    return f"<details><summary>The same as a table</summary><table><tr>{heads}</tr>{rows}</table></details>"
+def _added(sizes: Sequence[int]) -> list[str]:
+    """What to write beside each size: the first and the last in full, between them only what changes."""
+    steps = [later - earlier for earlier, later in pairwise(sizes)]
+    even = len(set(steps)) == 1
+    says = [f"{sizes[0]:,} bytes"]
+    for index, step in enumerate(steps):
+        if index == len(steps) - 1 and index:
+            says.append(f"{sizes[-1]:,} bytes")
+        else:
+            says.append(f"+{step:,}{' each' if even and len(steps) > 1 else ''}" if not even or not index else "")
+    return says
 
 
 def _ms(seconds: float) -> str:
@@ -206,30 +206,3 @@ def _ticks(total: float) -> list[float]:
     steps = [m * 10.0**e for e in range(-7, 5) for m in (1, 2, 5)]
     step = next((later for earlier, later in pairwise(steps) if total / later < 6), steps[-1])
     return [i * step for i in range(int(total / step) + 1)]
-
-
-def _text(
-    x: float, y: float, text: str, size: int, anchor: str = "middle", bold: bool = False, mono: bool = False
-) -> str:
-    style = ("font-weight:600;" if bold else "") + ("font-family:monospace;" if mono else "")
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="currentColor" '
-        f'style="{style}unicode-bidi:isolate">{escape(text)}</text>'
-    )
-
-
-def _svg(width: float, height: float, spoken: str, parts: Sequence[str]) -> str:
-    """An SVG that shrinks with the page, but not until its letters can't be read: then it scrolls.
-
-    Until the reader has run or trusted the notebook, JupyterLab takes the tags out of a picture and leaves the letters.
-    So the letters bring their own size, and without the tags have none. In their place stands the description: what
-    hides it otherwise, max-block-size, is taken out as well.
-    """
-    spoken = escape(spoken)
-    return (
-        f'<div style="overflow-x:auto;max-width:{width:.0f}px;font-size:0">'
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-        f'aria-label="{spoken}" style="width:100%;min-width:{0.75 * width:.0f}px;height:auto;display:block" '
-        f'font-family="var(--jp-ui-font-family, sans-serif)"><title>{spoken}</title>{"".join(parts)}</svg>'
-        f'<p aria-hidden="true" style="font-size:14px;margin:0;overflow:hidden;max-block-size:0">{spoken}</p></div>'
-    )

@@ -11,7 +11,8 @@ from llmlesson.sizing import KVCacheSize, get_gpu, kv_cache
 from llmlesson.sizing.result import KIND_NAMES
 from llmlesson.sizing.tables import kinds, text_table
 from llmlesson.sizing.units import both_units
-from llmlesson.views.text import escape
+from llmlesson.views.markup import table
+from llmlesson.views.plot import DASHES, NEUTRAL, colour, name_lines, new_figure
 
 CONTEXTS = tuple(2**power for power in range(7, 21))  # 128 … 1,048,576 tokens
 GPUS = ("RTX4090-24GB", "H100-80GB")
@@ -19,46 +20,41 @@ ARTICLE_TOKENS = (1_000, 100_000, 1_000_000)
 # A 7B model of the multi-head kind, and models of about its size that came after it.
 ARTICLE_MODELS = ("Llama-2-7b-hf", "Mistral-7B-v0.3", "Llama-3.1-8B", "Qwen2.5-7B")
 
-# Okabe–Ito, in an order that stays apart on light and dark. Lines differ by dash as well, and carry their names.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-GREY = "#808080"
-GRID = "rgba(128,128,128,0.3)"
-
 
 def size_curves(
     models: Sequence[Any], contexts: Sequence[int] = CONTEXTS, dtype: str = "bf16", gpus: Sequence[str] = GPUS
 ) -> go.Figure:
     """Cache size in GB against context, both axes logarithmic, one line a model, and the memory of `gpus` as lines."""
-    figure = go.Figure()
-    for index, model in enumerate(models):
-        sizes = [kv_cache(model, tokens, dtype=dtype) for tokens in contexts]
-        figure.add_scatter(
-            x=list(contexts),
-            y=[size.nbytes / 10**9 for size in sizes],
-            mode="lines",
-            name=f"{_short(sizes[0])} ({kinds(sizes[0])})",
-            line={"color": COLOURS[index % len(COLOURS)], "dash": DASHES[index % len(DASHES)]},
-            customdata=[[both_units(size.nbytes)] for size in sizes],
-            hovertemplate="%{x:,} tokens: %{customdata[0]}",
-        )
+    figure = new_figure(f"KV cache of one sequence, {dtype}", "context, tokens", "cache, GB (10⁹)")
+    ends = {}
     for name in gpus:
         memory = get_gpu(name).memory_nbytes / 10**9
         figure.add_scatter(
             x=[contexts[0], contexts[-1]],
             y=[memory, memory],
-            mode="lines+text",
-            text=[f"memory of {name}", ""],
-            textposition="top right",
-            textfont={"color": GREY, "size": 11},
-            line={"color": GREY, "dash": "dot", "width": 1},
+            mode="lines",
+            line={"color": NEUTRAL, "dash": "2px,3px", "width": 1},
             name=name,
             hoverinfo="skip",
-            showlegend=False,
         )
-    _style(figure, f"KV cache of one sequence, {dtype}")
-    figure.update_xaxes(type="log", title="context, tokens")
-    figure.update_yaxes(type="log", title="cache, GB (10⁹)", dtick=1, tickformat=",~g")
+        ends[f"memory of {name}"] = (contexts[-1], memory)
+    for index, model in enumerate(models):
+        sizes = [kv_cache(model, tokens, dtype=dtype) for tokens in contexts]
+        name = f"{_short(sizes[0])} ({kinds(sizes[0])})"
+        figure.add_scatter(
+            x=list(contexts),
+            y=[size.nbytes / 10**9 for size in sizes],
+            mode="lines",
+            name=name,
+            line={"color": colour("cache"), "width": 2, "dash": DASHES[index % len(DASHES)]},
+            customdata=[[both_units(size.nbytes)] for size in sizes],
+            hovertemplate="%{x:,} tokens: %{customdata[0]}",
+        )
+        ends[name] = (contexts[-1], sizes[-1].nbytes / 10**9)
+    name_lines(figure, ends)
+    figure.update_layout(margin_r=260)
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log", dtick=1, tickformat=",~g")
     return figure
 
 
@@ -77,20 +73,19 @@ def size_curves_text(
 
 
 def layer_bars(size: KVCacheSize) -> go.Figure:
-    """One bar a layer, coloured and named by kind: where a mixed model keeps its bytes."""
-    figure = go.Figure()
+    """One bar a layer, patterned and named by kind: where a mixed model keeps its bytes."""
+    figure = new_figure(_caption(size), "layer", "cache, MB (10⁶)")
     for index, kind in enumerate(_kinds_in_order(size)):
         layers = [layer for layer in size.per_layer if layer.kind == kind]
         figure.add_bar(
             x=[layer.index for layer in layers],
             y=[layer.nbytes / 10**6 for layer in layers],
             name=KIND_NAMES.get(kind, kind),
-            marker={"color": COLOURS[index % len(COLOURS)], "pattern": {"shape": ("", "/", ".", "x")[index % 4]}},
+            marker={"color": colour("cache"), "pattern": {"shape": ("", "/", ".", "x")[index % 4]}},
             hovertemplate="layer %{x}: %{y:,.3f} MB",
         )
-    _style(figure, _caption(size))
-    figure.update_xaxes(title="layer")
-    figure.update_yaxes(title="cache, MB (10⁶)")
+    # A form that repeats in many bars has a legend.
+    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": -0.2}, margin_r=20)
     return figure
 
 
@@ -108,20 +103,7 @@ def layer_bars_text(size: KVCacheSize, width: int = 40) -> str:
 def article_table(models: Sequence[Any] = ARTICLE_MODELS, dtype: str = "bf16") -> str:
     """HTML: sizes at 1,000, 100,000 and 1,000,000 tokens. "Hundreds of KB a token" holds for the MHA model only."""
     header, rows = _article_rows(models, dtype)
-    style = "padding:0.2em 0.8em;border-bottom:1px solid rgba(128,128,128,0.4);text-align:"
-    head = "".join(
-        f'<th scope="col" style="{style}{"left" if i == 0 else "right"}">{escape(h)}</th>' for i, h in enumerate(header)
-    )
-    body = "".join(
-        f'<tr><th scope="row" style="{style}left">{escape(row[0])}</th>'
-        + "".join(f'<td style="{style}right">{escape(cell)}</td>' for cell in row[1:])
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<table style="border-collapse:collapse;color:inherit;background:transparent">'
-        f"<caption>{escape(_article_caption(dtype))}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    return table(header, rows, _article_caption(dtype))
 
 
 def article_table_text(models: Sequence[Any] = ARTICLE_MODELS, dtype: str = "bf16") -> str:
@@ -160,18 +142,3 @@ def _short(size: KVCacheSize) -> str:
 def _gigabytes(nbytes: int) -> str:
     value = nbytes / 10**9
     return f"{value:,.1f}" if value >= 100 else f"{value:.3g}"
-
-
-def _style(figure: go.Figure, title: str) -> None:
-    """Transparent, with mid-grey text and grid: readable on a light and on a dark page."""
-    figure.update_layout(
-        title={"text": title, "font": {"size": 14}},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": GREY},
-        height=480,
-        legend={"orientation": "h", "y": -0.2},
-        margin={"l": 60, "r": 20, "t": 50, "b": 60},
-    )
-    figure.update_xaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=GRID)
-    figure.update_yaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=GRID)

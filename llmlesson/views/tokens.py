@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from llmlesson.views.markup import BLUE, GREEN, GREY, PURPLE, VERMILLION, folded, table
+from llmlesson.views.markup import folded, table
+from llmlesson.views.style import css, styled
 from llmlesson.views.text import escape, visible
 
-# Neighbours differ; the number on each chip says the same to who can't tell the colours apart.
-COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
-FILL = "33"  # opacity of a chip's fill, as two hex digits behind its colour
 MOST_CHIPS = 200  # more would take long to draw and nobody would read them
 QUIET = "font-size:11px;opacity:.8"
 
@@ -35,10 +33,9 @@ def chips(tokens: Sequence[Chip], label: str) -> str:
         more = "<p>No tokens: the text is empty.</p>"
     style = "display:flex;flex-wrap:wrap;gap:4px 3px;max-height:340px;overflow:auto;padding:4px;line-height:1.3"
     # A region that scrolls must be reachable by keyboard.
-    return (
+    return styled(
         f'<div role="list" aria-label="{escape(label)}" tabindex="0" style="{style}">{"".join(drawn)}</div>{more}'
-        + _table(tokens[:MOST_CHIPS])
-    )
+    ) + _table(tokens[:MOST_CHIPS])
 
 
 def counts(columns: Mapping[str, tuple[str, int]]) -> str:
@@ -70,11 +67,12 @@ def hexadecimal(raw: bytes, most: int = 4) -> str:
 
 
 def _chip(number: int, chip: Chip) -> str:
-    colour = GREY if chip.special else COLOURS[number % len(COLOURS)]
-    border = f"3px double {colour}" if chip.special else f"2px solid {colour}" if chip.fresh else f"1px solid {colour}"
+    # Written by the template: no ground. Made by the last merge: framed. The others: the text somebody typed.
+    ground = "" if chip.special else css("background", "prompt-tint")
+    border = css("border", "prompt" if chip.fresh else "wait" if chip.special else "prompt-tint", "2px solid")
     mark = " ◆ special" if chip.special else " ★ new" if chip.fresh else ""
     gap = "margin-left:7px;" if chip.starts_piece else ""
-    style = f"{gap}border:{border};background:{colour}{FILL};border-radius:4px;padding:1px 5px;text-align:center"
+    style = f"{gap}{border}{ground}border-radius:5px;padding:1px 4px;text-align:center"
     text = f'<code style="background:none;color:inherit;font-size:15px">{escape(shown(chip.raw))}</code>'
     return (
         f'<div role="listitem" style="{style}"><div style="{QUIET}">{number}{mark}</div><bdi>{text}</bdi>'

@@ -97,7 +97,8 @@ class CacheInspector(LessonWidget):
 
     def _pictures(self) -> list[str]:
         s, change = self.session, self.session.change
-        first, values = s.window(self.kind, self.layer, self.head, self.last, view.rows_that_fit(self._config.head_dim))
+        most = view.columns_that_fit(self._config.head_dim)
+        first, values = s.window(self.kind, self.layer, self.head, self.last, most)
         texts = [self._tokenizer.decode([i], special=True) for i in s.ids[first : first + len(values)]]
         label = f"{self.kind} of layer {self.layer}, head {self.head}"
         shown = f"positions {first} to {first + len(values) - 1} of {s.cache.length}"
@@ -105,7 +106,17 @@ class CacheInspector(LessonWidget):
         return [
             view.change(change.name, change.before, change.after, change.nbytes, change.kept),
             view.sizes(s.formula, s.predicted, s.measured, s.by_layer()),
-            view.head_map(s.strength(self.kind), (self.layer, self.head), f"mean size of the values in {self.kind}"),
-            view.heatmap(values, first, texts, range(change.before, change.after), f"{label}, {shown}"),
+            view.head_map(
+                s.strength(self.kind), (self.layer, self.head), f"mean size of the values in {self.kind}", self.kind
+            ),
+            view.heatmap(
+                values,
+                first,
+                texts,
+                range(change.before, change.after),
+                f"{label}, {shown}",
+                self.kind,
+                s.scale(self.kind, self.layer, self.head),
+            ),
             view.numbers(values[-1], newest),
         ]

@@ -11,6 +11,8 @@ from torch import Tensor
 from llmlesson.engine import Engine, KVCache
 from llmlesson.widgets.decode_session import DecodeSession
 
+JUMP = 8  # positions by which the window moves
+
 
 @dataclass(frozen=True)
 class Change:
@@ -82,14 +84,20 @@ class CacheSession:
         cache = self.cache
         return [(self.bytes_per_layer, cache.keys(i).nbytes + cache.values(i).nbytes) for i in range(cache.num_layers)]
 
-    def window(self, kind: str, layer: int, head: int, last: int | None, rows: int) -> tuple[int, list[list[float]]]:
-        """The vectors of at most `rows` positions up to `last` (None: the newest), and the index of the first.
+    def window(self, kind: str, layer: int, head: int, last: int | None, columns: int) -> tuple[int, list[list[float]]]:
+        """The vectors of at most `columns` positions up to `last` (None: the newest), and the index of the first.
 
-        kind: "K" or "V". The vectors are [rows, head_dim]. A `last` beyond the cache means the newest.
+        kind: "K" or "V". The vectors are [columns, head_dim]. A `last` beyond the cache means the newest. The first
+        is a multiple of 8, so that a position keeps its place for some steps.
         """
         end = self.cache.length if last is None else min(last + 1, self.cache.length)
-        start = max(0, end - rows)
+        start = -(-max(0, end - columns) // JUMP) * JUMP
         return start, self._values(kind, layer)[head, start:end].float().tolist()
+
+    def scale(self, kind: str, layer: int, head: int) -> float:
+        """The largest size of a value among the prompt's positions: the same after each step, back and reset."""
+        prompt = self._values(kind, layer)[head, : len(self.request.prompt_ids)]
+        return float(prompt.float().abs().max())
 
     def strength(self, kind: str) -> list[list[float]]:
         """Mean absolute value over positions, by layer and head: [layers][kv_heads]."""

@@ -11,6 +11,7 @@ import ipywidgets
 
 from llmlesson.errors import LessonError
 from llmlesson.views import prediction as view
+from llmlesson.views.style import border
 from llmlesson.views.text import escape
 from llmlesson.widgets.base import close_tree, live
 
@@ -173,7 +174,7 @@ class Prediction:
     def _boxed(self, control: ipywidgets.Widget) -> ipywidgets.Widget:
         question = ipywidgets.HTML(f"<strong>Predict.</strong> {escape(self.session.question)}")
         self._status = ipywidgets.HTML()
-        layout = ipywidgets.Layout(border_left=f"4px solid {view.ASKED}", padding="0 0 0 0.9em")
+        layout = ipywidgets.Layout(border_left=border(*view.ASKED), padding="0 0 0 0.9em")
         return ipywidgets.VBox([question, control, self._status], layout=layout)
 
     def _picked(self, change: dict[str, Any]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmlesson.errors import LessonError
-from llmlesson.views.prefill import Candidate, Columns, Comparison
+from llmlesson.views.decode import Candidate
+from llmlesson.views.prefill import Columns, Comparison
 
 if TYPE_CHECKING:
     from torch import Tensor
