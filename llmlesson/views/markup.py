@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmlesson.views.style import SHEET, css, paint
+from llmlesson.views.style import PALETTE, SHEET, paint
 from llmlesson.views.text import escape, visible
 
-CELL = f"padding:.2em .7em;{css('border-bottom', 'line', '1px solid')}vertical-align:top;"
+# The middle tone alone: a line in each of a table's cells has to be short.
+CELL = f"padding:.2em .7em;border-bottom:1px solid {PALETTE['line'].both};vertical-align:top;"
 
 
 class Html(str):

@@ -59,7 +59,7 @@ def _sheet() -> str:
     # An older browser keeps the middle tones; letters of a plot take the page's colour, since no grey is dark enough on
     # white and light enough on black.
     return (
-        f"<style>@supports (color:light-dark(#000,#fff)){{.ll{{{tones}}}{paints}}}{schemes}"
+        f"<style>@supports (color:light-dark(red,red)){{.ll{{{tones}}}{paints}}}{schemes}"
         f'.js-plotly-plot text[style*="{PLOT_FONT}"]{{fill:currentColor!important}}</style>'
     )
 

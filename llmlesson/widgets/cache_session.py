@@ -11,8 +11,6 @@ from torch import Tensor
 from llmlesson.engine import Engine, KVCache
 from llmlesson.widgets.decode_session import DecodeSession
 
-JUMP = 8  # positions by which the window moves
-
 
 @dataclass(frozen=True)
 class Change:
@@ -87,11 +85,12 @@ class CacheSession:
     def window(self, kind: str, layer: int, head: int, last: int | None, columns: int) -> tuple[int, list[list[float]]]:
         """The vectors of at most `columns` positions up to `last` (None: the newest), and the index of the first.
 
-        kind: "K" or "V". The vectors are [columns, head_dim]. A `last` beyond the cache means the newest. The first
-        is a multiple of 8, so that a position keeps its place for some steps.
+        kind: "K" or "V". The vectors are [columns, head_dim]. A `last` beyond the cache means the newest. The window
+        moves by a quarter of its width, so that a position keeps its place for some steps.
         """
         end = self.cache.length if last is None else min(last + 1, self.cache.length)
-        start = -(-max(0, end - columns) // JUMP) * JUMP
+        jump = max(1, columns // 4)
+        start = -(-max(0, end - columns) // jump) * jump
         return start, self._values(kind, layer)[head, start:end].float().tolist()
 
     def scale(self, kind: str, layer: int, head: int) -> float:

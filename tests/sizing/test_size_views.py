@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 
 from llmlesson.sizing import kv_cache
 from llmlesson.views import sizes as views
+from llmlesson.views.plot import CLEAR
+from llmlesson.views.style import PLOT_FONT
 
 MODELS = ("Llama-2-7b-hf", "gemma-3-1b-it", "AI21-Jamba-1.5-Mini")
 
 
 def test_curves_are_the_sizes():
     figure = views.size_curves(MODELS, (128, 4096), gpus=("T4-16GB",))
-    for model, trace in zip(MODELS, figure.data, strict=False):
+    for model, trace in zip(MODELS, figure.data[1:], strict=True):
         assert list(trace.y) == [kv_cache(model, tokens).nbytes / 10**9 for tokens in (128, 4096)]
         assert model in trace.name
-    assert figure.data[-1].y[0] == pytest.approx(15360 * 2**20 / 10**9)
+    assert figure.data[0].y[0] == pytest.approx(15360 * 2**20 / 10**9)
     assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
-    lines = figure.data[: len(MODELS)]
-    assert len({trace.line.dash for trace in lines}) == len({trace.line.color for trace in lines}) == len(MODELS)
+    assert len({trace.line.dash for trace in figure.data[1:]}) == len(MODELS)
+    names = [annotation.text for annotation in figure.layout.annotations]
+    assert sorted(names) == sorted(trace.name.replace("T4", "memory of T4") for trace in figure.data)
     text = views.size_curves_text(MODELS, (128, 4096), gpus=("T4-16GB",))
     assert f"{kv_cache('Llama-2-7b-hf', 4096).nbytes / 10**9:.3g}" in text
     assert "Memory in GB: T4-16GB 16.1" in text
@@ -57,6 +63,15 @@ def test_names_are_escaped(tmp_path):
     "make", [lambda: views.size_curves(MODELS, (128,)), lambda: views.layer_bars(kv_cache("gpt2", 9))]
 )
 def test_figures_show_through_on_any_theme(make):
-    layout = make().layout
-    assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
-    assert layout.font.color == views.GREY
+    layout = make().layout.template.layout
+    assert layout.paper_bgcolor == layout.plot_bgcolor == CLEAR
+    assert PLOT_FONT in layout.font.family
+
+
+def test_names_of_lines_that_end_together_stay_apart():
+    models = ("Llama-3.1-8B", "Mistral-7B-v0.3", "Qwen3-8B")  # the first two: the same size to the byte
+    figure = views.size_curves(models, (128, 4096), gpus=())
+    spans = [math.log10(value) for trace in figure.data for value in trace.y]
+    pixels = 332 / 1.1 / (max(spans) - min(spans))
+    places = sorted(note.y * pixels + note.yshift for note in figure.layout.annotations)
+    assert all(upper - lower >= 14.9 for lower, upper in itertools.pairwise(places))

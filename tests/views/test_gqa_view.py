@@ -51,8 +51,19 @@ def test_wrong_heads_are_dashed_and_say_which_would_be_right():
 def test_nothing_is_marked_where_nothing_is_wrong():
     html = heads_picture(RIGHT, KV_HEADS) + readings_table(RIGHT) + order_note(RIGHT, KV_HEADS, "interleave")
     assert "✗" not in html
-    assert "stroke-dasharray" not in html
+    assert not any(dashed for _, _, dashed in lines(svg_of(html)))
+    assert "s-broken" not in html.split("</style>")[1]
     assert "wrong" not in html
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_what_a_token_keeps_is_as_wide_as_the_number_of_kv_heads(kv_heads):
+    readings = [Reading(head, head // (HEADS // kv_heads), head // (HEADS // kv_heads)) for head in range(HEADS)]
+    svg = svg_of(heads_picture(readings, kv_heads))
+    keys = [e for e in svg.iter() if e.get("class") == "f-key"]
+    empty = [e for e in svg.iter() if e.tag.endswith("rect") and e.get("class") == "s-wait"]
+    assert len(keys) == 2 * kv_heads  # once where they are read, once in the row of the cost
+    assert len(empty) == HEADS - kv_heads
 
 
 def test_the_table_says_the_same_as_the_picture():

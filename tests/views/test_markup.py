@@ -21,6 +21,7 @@ NASTY = [
     "\u202e\ud800",
 ]
 
+
 @pytest.mark.parametrize("text", NASTY)
 def test_any_text_is_shown_and_none_is_markup(text):
     html = "".join(

@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from views.test_markup import NASTY
 
+from llmlesson.views.decode import BAR, Candidate
 from llmlesson.views.prefill import (
     LEFT,
+    SHADES,
     WINDOW,
-    Candidate,
     Columns,
     Comparison,
     attention_map,
@@ -42,33 +43,33 @@ def grid(read=3, first=0, shown=TEXTS, layers=2, passes=PASSES, layer=1):
     return cache_grid(columns, lengths, lengths, passes, layer, 46_080)
 
 
-def paths(html, colour):
+def paths(html, name):
     """(number of cells, opacity) of each path of one colour."""
     return [
-        (element.get("d").count("M"), float(element.get("stroke-opacity")))
+        (element.get("d").count("M"), float(element.get("opacity", "1")))
         for element in svg_of(html).iter()
-        if element.tag.endswith("path") and element.get("stroke") == colour
+        if element.tag.endswith("path") and element.get("class") == f"s-{name}"
     ]
 
 
 def test_as_many_cells_are_filled_as_positions_read_and_the_others_are_frames():
     html = grid(read=3)
-    for colour in ("#0072B2", "#D55E00"):  # K, V
-        assert sum(cells for cells, _ in paths(html, colour)) == 3 * 2
-    frames = [e for e in svg_of(html).iter() if e.get("stroke-opacity") == ".28"]
-    assert frames[0].get("d").count("M") == 2 * 2
-    assert not [e for e in svg_of(grid(read=5)).iter() if e.get("stroke-opacity") == ".28"]
-    assert paths(grid(read=0, passes=[]), "#0072B2") == []
+    for name in ("key", "value"):
+        assert sum(cells for cells, _ in paths(html, name)) == 3 * 2
+    assert [cells for cells, _ in paths(html, "wait")] == [2 * 2]
+    assert paths(grid(read=5), "wait") == []
+    assert paths(grid(read=0, passes=[]), "key") == []
 
 
 def test_longer_vectors_are_stronger_in_colour():
-    assert sorted(paths(grid(read=3), "#0072B2")) == [(3, 0.2), (3, 1.0)]
+    assert sorted(paths(grid(read=3), "key")) == [(3, SHADES[0]), (3, SHADES[-1])]
+    assert SHADES[0] > 0.5, "that it is filled is the point, not its length"
 
 
 def test_each_pass_is_numbered_and_the_last_framed():
     html = grid()
     assert [text for text in texts(html) if text.isdigit()] == ["1", "2"]
-    frames = [e for e in svg_of(html).iter() if e.tag.endswith("rect") and e.get("stroke") == "#009E73"]
+    frames = [e for e in svg_of(html).iter() if e.tag.endswith("rect") and e.get("class") == "s-prompt"]
     assert [(float(f.get("x")), float(f.get("width"))) for f in frames] == [(LEFT + 2 * 22, 22)]
 
 
@@ -82,7 +83,7 @@ def test_the_chosen_layer_is_marked_with_an_arrow_and_hover_tells_each_column():
 
 def test_a_window_into_a_long_prompt_counts_from_its_first_column():
     html = grid(read=102, first=100, passes=[(0, 64), (64, 102)])
-    assert sum(cells for cells, _ in paths(html, "#0072B2")) == 2 * 2
+    assert sum(cells for cells, _ in paths(html, "key")) == 2 * 2
     assert [text for text in texts(html) if text.isdigit()] == ["2"], "the first pass lies to the left"
     assert titles(html)[0].startswith("position 100 ")
     assert "Shown are positions 100 to 104, of which 2 are filled." in svg_of(html).get("aria-label")
@@ -122,8 +123,8 @@ def test_before_anything_is_read_the_heatmap_says_so():
 
 def test_bars_are_as_long_as_their_probability():
     html = next_tokens([Candidate(504, "The", 0.8857), Candidate(18, '"', 0.004)], 35, "\n", whole=True)
-    assert re.findall(r"width:([\d.]+)%", html) == ["88.6", "0.4"]
-    assert "88.57 %" in html
+    assert re.findall(r"width:(\d+)px;height", html) == [str(round(0.8857 * BAR)), "0"]
+    assert "88.6 %" in html
     assert "first token of the answer" in html
     assert "nobody looks at these" in next_tokens([], 3, "a", whole=False)
 
@@ -149,7 +150,7 @@ def test_any_text_is_shown_and_none_is_markup(text):
             svg_of(html)
         assert "<script" not in html
         assert not re.search(r"[\x00-\x08\x0b-\x1f]", html)
-        assert len(html) < 8_000
+        assert len(html) < 12_000
 
 
 def test_the_largest_pictures_stay_small():
@@ -165,4 +166,4 @@ def test_the_largest_pictures_stay_small():
 def test_both_themes_can_read_it():
     for html in (grid(), attention_map(Columns(0, TEXTS, 3), WEIGHTS, 0, 0, 0)):
         assert {e.get("fill") for e in svg_of(html).iter() if e.tag.endswith("text")} == {"currentColor"}
-        assert not re.search(r"#fff\b|#ffffff|#000\b|#000000|white[^-]|black", html)
+        assert not re.search(r"#fff\b|#ffffff|#000\b|#000000|white[^-]|black", html.split("</style>")[1])

@@ -29,7 +29,8 @@ def texts_of(svg):
 
 def bars(html):
     """(x, width) of the bars of time, from the top."""
-    rows = [e for e in svg_of(html).iter() if e.tag.endswith("rect") and e.get("rx") == "2"]
+    work = ("f-wait", "f-prompt", "f-answer")
+    rows = [e for e in svg_of(html).iter() if e.tag.endswith("rect") and e.get("class") in work]
     return [(float(e.get("x")), float(e.get("width"))) for e in rows]
 
 
@@ -39,8 +40,6 @@ def test_the_map_names_the_seven_stages_in_order_for_eyes_and_ears():
     places = [spoken.index(name) for name in STAGES]
     assert places == sorted(places)
     assert svg.get("role") == "img"
-    assert svg[0].tag.endswith("title")
-    assert svg[0].text == spoken
     drawn = " ".join(texts_of(svg))
     assert all(word in drawn for name in STAGES for word in name.split())
 
@@ -70,14 +69,16 @@ def test_the_first_token_comes_after_tokenizing_and_prefill():
 
 def test_the_numbers_stand_in_the_picture_in_its_description_and_in_the_table():
     html = draw(nbytes=(1_751_040, 1_797_120, 1_843_200))
-    table = html[html.index("<table>") :]
-    for size in ("1,751,040", "1,797,120", "1,843,200"):
+    table = html[html.index("<table") :]
+    for size in ("1,751,040", "1,843,200"):
         assert f"{size} bytes" in texts_of(svg_of(html))
+    assert "+46,080 each" in texts_of(svg_of(html))
+    for size in ("1,751,040", "1,797,120", "1,843,200"):
         assert size in table
     spoken = svg_of(html).get("aria-label")
     for part in ("prefill of 38 tokens 200 ms", "2 decode steps, 110 ms", "1,751,040 bytes", "1,843,200 bytes"):
         assert part in spoken
-    assert table.count("<tr>") == 1 + 4
+    assert table.count("<tr") == 1 + 4
 
 
 @pytest.mark.parametrize("text", NASTY)
@@ -105,14 +106,14 @@ def test_both_themes_can_read_it(html):
     """Letters take the page's colour; nothing is black, white or opaque paper."""
     svg = svg_of(html)
     assert {e.get("fill") for e in svg.iter() if e.tag.endswith("text")} == {"currentColor"}
-    assert not re.search(r"#fff\b|#ffffff|#000\b|#000000|white|black", html)
+    assert not re.search(r"#fff\b|#ffffff|#000\b|#000000|white[^-]|black", html.split("</style>")[1])
 
 
 @pytest.mark.parametrize("html", [request_map(), draw()])
 def test_where_a_page_takes_the_tags_of_the_picture_out_its_description_is_left(html):
     """As JupyterLab does before a notebook is run: letters outside of `<text>` have no size, the description has."""
     svg = svg_of(html)
-    assert re.match(r'<div style="[^"]*font-size:0">', html)
+    assert re.match(r'<div [^>]*style="[^"]*font-size:0"', html)
     assert all(int(e.get("font-size")) > 0 for e in svg.iter() if e.tag.endswith("text"))
     description = ElementTree.fromstring(re.search(r"<p .*?</p>", html)[0])
     assert description.text == svg.get("aria-label")

@@ -5,7 +5,9 @@ from benchmark.reports import CONFIG, PEAKS, REPORT
 
 from llmlesson.measure import cost
 from llmlesson.views.bench import page
+from llmlesson.views.plot import CLEAR
 from llmlesson.views.roofline import roofline_figure, roofline_text
+from llmlesson.views.style import PALETTE
 
 POINTS = {
     "prefill": PEAKS.place(cost.prefill(CONFIG, 64), 0.0002),
@@ -34,8 +36,15 @@ def test_each_phase_is_a_labelled_point_under_its_limit():
 
 
 def test_it_is_transparent():
-    layout = roofline_figure(PEAKS, POINTS).layout
-    assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
+    layout = roofline_figure(PEAKS, POINTS).layout.template.layout
+    assert layout.paper_bgcolor == layout.plot_bgcolor == CLEAR
+    assert CLEAR.endswith(",0)")
+
+
+def test_prefill_and_decode_have_the_colours_of_their_work():
+    _, memory, compute = roofline_figure(PEAKS, POINTS).data
+    assert list(memory.marker.color) == [PALETTE["answer"].both]
+    assert list(compute.marker.color) == [PALETTE["prompt"].both]
 
 
 def test_no_points_is_the_bare_roofline():
