@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from llmlesson.batching.batch_engine import BatchEngine
 from llmlesson.engine.load import find_folder
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Contender = Callable[[Prompts, int], list[float]]
 
 
 def ours(engine: Engine) -> Contender:
-    """`engine.stream`; for several prompts `prefill_batch` and `decode_batch`."""
+    """`engine.stream`; for several prompts a BatchEngine that reads them all in one step."""
     endless = copy.copy(engine)
     endless.eos_token_ids = frozenset()
 
@@ -34,10 +35,15 @@ def ours(engine: Engine) -> Contender:
             for _ in endless.stream(prompts[0], max_new_tokens=1 + steps):
                 arrivals.append(time.perf_counter() - started)
             return arrivals
-        cache, tokens = endless.prefill_batch(prompts, max_tokens=len(prompts[0]) + steps)
-        arrivals.append(time.perf_counter() - started)
-        for _ in range(steps):
-            cache, tokens = endless.decode_batch(cache, tokens)
+        total = len(prompts) * (len(prompts[0]) + steps)
+        batch = BatchEngine(
+            endless, -(-total // 16) + len(prompts), token_budget=total, max_running=len(prompts), share_prefixes=False
+        )
+        started = time.perf_counter()
+        for prompt in prompts:
+            batch.add(prompt, max_new_tokens=1 + steps)
+        while len(batch):
+            batch.step()
             arrivals.append(time.perf_counter() - started)
         return arrivals
 

@@ -6,7 +6,6 @@ and V and attend. Another kind of cache (paged, or of many sequences) is another
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -189,53 +188,3 @@ class FixedStep:
         self._values[layer][self._rows, :, self._positions] = v[:, :, 0]
         span = slice(self._span)
         return attend(q, self._keys[layer][:, :, span], self._values[layer][:, :, span], self._mask)  # [B, Hq, 1, D]
-
-
-class BatchCache:
-    """Keys and values of several sequences of different lengths, each filled from the left of its own row."""
-
-    def __init__(self, storage: KVCache, lengths: Sequence[int]) -> None:
-        self._storage = storage
-        self.lengths = list(lengths)  # positions in use, by row
-        self.owner = storage.owner
-
-    @property
-    def max_tokens(self) -> int:
-        """Positions that fit in each row."""
-        return self._storage.max_tokens
-
-    @property
-    def allocated_nbytes(self) -> int:
-        """Bytes allocated: rows shorter than `max_tokens` waste the rest."""
-        return self._storage.allocated_nbytes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in use, over all rows."""
-        return sum(self.lengths) * self.allocated_nbytes // (len(self.lengths) * self.max_tokens)
-
-    def keys(self, layer: int, row: int) -> Tensor:
-        """The keys of one layer and row, [kv_heads, length, head_dim]: a view, not a copy."""
-        return self._storage._keys[layer][row, :, : self.lengths[row]]
-
-    def values(self, layer: int, row: int) -> Tensor:
-        """The values of one layer and row, [kv_heads, length, head_dim]: a view, not a copy."""
-        return self._storage._values[layer][row, :, : self.lengths[row]]
-
-    def step(self) -> FixedStep:
-        """The cache for the next token of every row. Raises LessonError if a row is full."""
-        full = [row for row, length in enumerate(self.lengths) if length == self.max_tokens]
-        if full:
-            raise LessonError(
-                f"The KV cache is full in row {full[0]}: it holds {self.max_tokens} positions. "
-                "Give prefill_batch a larger max_tokens."
-            )
-        positions = torch.tensor(self.lengths, device=self._storage._keys[0].device)
-        return self._storage.fixed_step(positions, max(self.lengths) + 1)
-
-    def advance(self) -> None:
-        """Make the token that was written in every row count."""
-        self.lengths = [length + 1 for length in self.lengths]
-
-    def __repr__(self) -> str:
-        return f"BatchCache({len(self.lengths)} rows of {self.max_tokens} positions, in use: {self.lengths})"

@@ -10,12 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from llmlesson.engine.cache import BatchCache, Cache, KVCache
+from llmlesson.engine.cache import Cache, KVCache
 from llmlesson.engine.cuda_graph import tokens_read_behind
 from llmlesson.engine.generation import Generation, Step, Timings
 from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Model
+from llmlesson.engine.paged_cache import PagedCache
 from llmlesson.engine.prompt import Ids, Prompt, checked_ids, prompt_ids
 from llmlesson.engine.record import Recording
 from llmlesson.engine.request import Request
@@ -65,21 +66,31 @@ class Engine:
         limit = self.config.max_position_embeddings
         if not 1 <= max_tokens <= limit:
             raise LessonError(f"A cache for {max_tokens} positions can't be made: {self.name} works with 1 to {limit}.")
-        c = self.config
-        per_token = 2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * self.dtype.itemsize
         way_out = "Ask for fewer positions (or a smaller batch), or load the model with a smaller dtype."
         what = f"a KV cache for {max_tokens} positions" + (f" in each of {batch} rows" if batch > 1 else "")
-        with explained_out_of_memory(what, batch * max_tokens * per_token, self.device, way_out):
-            return KVCache(
-                c.num_hidden_layers,
-                c.num_key_value_heads,
-                c.head_dim,
-                max_tokens,
-                self.dtype,
-                self.device,
-                owner=self.model,
-                batch=batch,
-            )
+        with explained_out_of_memory(what, batch * max_tokens * self._kv_bytes, self.device, way_out):
+            return KVCache(*self._cache_shape, max_tokens, self.dtype, self.device, owner=self.model, batch=batch)
+
+    def new_paged_cache(self, blocks: int, block_size: int = 16) -> PagedCache:
+        """An empty cache of so many blocks, each for `block_size` positions of any text."""
+        if blocks < 1 or block_size < 1:
+            raise LessonError(f"A cache of {blocks} blocks of {block_size} positions: both must be at least 1.")
+        way_out = "Ask for fewer blocks, or load the model with a smaller dtype."
+        what = f"a KV cache of {blocks} blocks of {block_size} positions"
+        with explained_out_of_memory(what, blocks * block_size * self._kv_bytes, self.device, way_out):
+            return PagedCache(*self._cache_shape, blocks, block_size, self.dtype, self.device, owner=self.model)
+
+    @property
+    def _cache_shape(self) -> tuple[int, int, int]:
+        """Layers, key-value heads, head_dim."""
+        c = self.config
+        return c.num_hidden_layers, c.num_key_value_heads, c.head_dim
+
+    @property
+    def _kv_bytes(self) -> int:
+        """Bytes of K and V of one position, in all layers."""
+        layers, kv_heads, head_dim = self._cache_shape
+        return 2 * layers * kv_heads * head_dim * self.dtype.itemsize
 
     def prefill(self, ids: Ids, cache: KVCache | None = None, chunk: int | None = None) -> tuple[KVCache, int]:
         """Read a prompt: K and V of every position go into the cache, and the last gives the first output token.
@@ -114,39 +125,6 @@ class Engine:
             cache = self.new_cache(self._fits(len(checked)))
         return self.model.logits(self._extend(checked, cache))
 
-    @torch.no_grad()
-    def prefill_batch(self, prompts: Sequence[Ids], max_tokens: int | None = None) -> tuple[BatchCache, list[int]]:
-        """Read several prompts at once, of any lengths: a cache with a row for each, and the first token of each.
-
-        max_tokens: room in every row; without it the longest prompt's length and 1,024 more, within the context.
-        Shorter prompts are padded at their end, where causal order keeps the padding out of sight.
-        """
-        self._refuse_recording()
-        rows = [self._checked(ids) for ids in prompts]
-        if not rows:
-            raise LessonError("There are no prompts: give at least one.")
-        lengths = [len(row) for row in rows]
-        longest = self._fits(max(lengths))
-        storage = self.new_cache(
-            max_tokens or min(self.config.max_position_embeddings, longest + DEFAULT_ROOM), len(rows)
-        )
-        storage.require_room(longest)
-        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # [B, T]
-        x = self.model.forward(padded, storage)  # [B, T, H]
-        last = x[range(len(rows)), [length - 1 for length in lengths]]  # [B, H]
-        return BatchCache(storage, lengths), self.model.logits(last).argmax(dim=-1).tolist()
-
-    @torch.no_grad()
-    def decode_batch(self, cache: BatchCache, tokens: Sequence[int]) -> tuple[BatchCache, list[int]]:
-        """Read one token in every row. Returns the cache, extended in place, and the next token of every row."""
-        self._refuse_recording()
-        if len(tokens) != len(cache.lengths):
-            raise LessonError(f"The cache has {len(cache.lengths)} rows, and {len(tokens)} tokens were given.")
-        self._check_owner(cache)
-        x = self.model.forward(self._checked(tokens)[:, None], cache.step())  # [B, 1, H]
-        cache.advance()
-        return cache, self.model.logits(x[:, -1]).argmax(dim=-1).tolist()
-
     @contextmanager
     def record(self, layers: Collection[int] | None = None) -> Iterator[Recording]:
         """Keep Q, K, V, attention weights and the residual stream of these layers (all, if none are named).
@@ -155,7 +133,7 @@ class Engine:
                 cache, token = engine.prefill(ids)
             recording[5].weights        # [Hq, T, S], of the last forward pass
 
-        Costs nothing outside the `with`. Batches are refused inside it: a record is of one sequence.
+        Costs nothing outside the `with`. A BatchEngine makes no steps inside it: a record is of one sequence.
         """
         every = range(self.config.num_hidden_layers)
         wanted = every if layers is None else layers
@@ -304,10 +282,6 @@ class Engine:
             raise
         return x[0]
 
-    def _refuse_recording(self) -> None:
-        if self.model.recording is not None:
-            raise LessonError("record() keeps one sequence, not a batch. Leave it first, or use prefill and decode.")
-
     def _fits(self, tokens: int) -> int:
         """The number of tokens, if the model's context holds as many."""
         limit = self.config.max_position_embeddings
@@ -322,7 +296,7 @@ class Engine:
         self._check_owner(cache)
         cache.require_room(tokens)
 
-    def _check_owner(self, cache: Cache | BatchCache) -> None:
+    def _check_owner(self, cache: Cache) -> None:
         if cache.owner is not self.model:
             raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
 

@@ -56,4 +56,4 @@ class Generation:
     finish_reason: str  # "eos" | "stop" | "length" | "cache_full"
     timings: Timings
     prompt_ids: list[int] = field(repr=False)
-    cache: KVCache = field(repr=False)
+    cache: KVCache | None = field(repr=False)  # none from a batch, whose cache is shared

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Up to so many rows torch's int8 kernel is faster than turning the weights back into floats (measured with AVX-512).
-FEW_ROWS = 16
 # The kernel loads inputs in whole vectors: for other sizes it reads past the end, gives inf, or crashes.
 VECTOR = 32
 
@@ -16,7 +14,11 @@ class Int8Matrix:
     """A matrix [in, out] stored as int8 with one scale for each output, to be used as `x @ matrix`.
 
     weight ≈ scale · integer, with scale = max |weight| / 127 over the inputs of that output. Only weights are
-    quantized; activations stay as they are, but for few rows pass through bfloat16, in which the kernel computes.
+    quantized; activations pass through bfloat16, in which the kernel computes.
+
+    The kernel computes each row by itself, so a row's result is the same to the last bit whatever other rows there are.
+    From some 64 rows on it would be faster (twice, at 512) to turn the weights back into floats. But that is another
+    arithmetic: an answer would then depend on who else is in the batch, and on the chunks that a prompt is read in.
     """
 
     def __init__(self, matrix: Tensor) -> None:
@@ -32,7 +34,7 @@ class Int8Matrix:
     def __rmatmul__(self, x: Tensor) -> Tensor:
         """x [..., in] → [..., out], in the dtype of x."""
         rows = x.reshape(-1, x.shape[-1])  # [R, in]
-        if len(rows) <= FEW_ROWS and rows.shape[1] % VECTOR == 0:
+        if rows.shape[1] % VECTOR == 0:
             # The scale is applied outside of the kernel, which would round it to bfloat16.
             out = torch._weight_int8pack_mm(rows.bfloat16(), self.integers, self._scale16).to(x.dtype)
         else:

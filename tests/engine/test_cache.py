@@ -153,24 +153,5 @@ def test_chunks_that_do_not_fit_or_fail_leave_nothing_behind(engine, ids, monkey
     assert_unchanged(cache, 6, before)
 
 
-def test_a_batch_refuses_and_stays_as_it_was(engine, tiny_pair, ids):
-    cache, tokens = engine.prefill_batch([ids(3), ids(5)], max_tokens=6)
-    cache, tokens = engine.decode_batch(cache, tokens)
-    before = cache.keys(1, 1).clone()
-    for call, message in [
-        (lambda: engine.decode_batch(cache, tokens), "full in row 1"),
-        (lambda: engine.decode_batch(cache, [1]), "2 rows, and 1 tokens"),
-        (lambda: engine.decode_batch(cache, [1, 131]), "id 131"),
-        (lambda: tiny_pair("mha")[0].decode_batch(cache, tokens), "another engine"),
-        (lambda: engine.prefill_batch([]), "no prompts"),
-        (lambda: engine.prefill_batch([[1], []]), "prompt is empty"),
-        (lambda: engine.prefill_batch([ids(9)], max_tokens=8), "0 of 8"),
-    ]:
-        with pytest.raises(LessonError, match=message):
-            call()
-        assert cache.lengths == [4, 6]
-        assert torch.equal(cache.keys(1, 1), before)
-
-
 def test_prefill_leaves_room_within_the_context(engine, ids):
     assert engine.prefill(ids(250))[0].max_tokens == 256

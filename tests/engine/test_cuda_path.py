@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from llmlesson import Sampling
 from llmlesson.engine.cache import KVCache
 from llmlesson.engine.model import Model
+from llmlesson.engine.paged_cache import PagedCache, Span
 
 DEVICE = torch.device("meta")
 
@@ -58,6 +59,18 @@ def test_the_graph_safe_step_never_asks_the_device_for_a_value(model, batch):
     logits = model.logits(model.forward(tokens, cache.fixed_step(positions, 32))[:, -1])
     assert logits.shape == (batch, 131)
     assert logits.device.type == "meta"
+
+
+@pytest.mark.parametrize("spans", [[(0, 9)], [(20, 1)], [(4, 1), (0, 6), (11, 1), (3, 5), (30, 1)]])
+def test_a_paged_step_never_asks_the_device_for_a_value(model, spans):
+    c = model.config
+    shape = (c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
+    cache = PagedCache(*shape, 40, 4, torch.bfloat16, DEVICE, model)
+    step = cache.step([Span(range(8), start, count) for start, count in spans])
+    tokens = sum(count for _, count in spans)
+    x = model.forward(torch.zeros(1, tokens, dtype=torch.int64, device=DEVICE), step)
+    assert (x.device.type, x.dtype, x.shape) == ("meta", torch.bfloat16, (1, tokens, c.hidden_size))
+    assert cache.keys(1, range(3), 10).shape == (c.num_key_value_heads, 10, c.head_dim)
 
 
 def test_sampling_never_asks_the_device_for_a_value(model):

@@ -1,5 +1,5 @@
-"""One sequence, many ways to compute it, one result: without a cache, with one, in chunks, taken back, cloned, batched,
-and by the step that a CUDA graph replays."""
+"""One sequence, many ways to compute it, one result: without a cache, with one, in chunks, taken back, cloned, paged
+beside others, and by the step that a CUDA graph replays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from engine import tiny
 
 from llmlesson.engine.attention import attend, attend_reference, attention_weights
 from llmlesson.engine.cuda_graph import GraphedDecode, bucket
+from llmlesson.engine.paged_cache import Span
 
 MODELS = [*tiny.MODELS, "real"]
 PROMPT, ANSWER = 11, 6
@@ -55,20 +56,35 @@ def cloned(engine, ids):
     return torch.cat([first, rows(engine, ids[PROMPT:], copy, 2)])
 
 
-def batched(engine, ids):
-    """Row 1 of three of different lengths, one shorter and one longer."""
-    others = [ids[:4], ids[3:] + ids[:5]]
-    seen = []
-    logits = engine.model.logits
-    engine.model.logits = lambda x: seen.append(logits(x)) or seen[-1]
-    try:
-        cache, _ = engine.prefill_batch([others[0], ids[:PROMPT], others[1]], max_tokens=60)
-        for token in ids[PROMPT:]:
-            engine.decode_batch(cache, [9, token, 8])
-    finally:
-        del engine.model.logits
-    assert cache.lengths == [4 + ANSWER, len(ids), len(others[1]) + ANSWER]
-    return torch.cat([engine.logits(ids[: PROMPT - 1]), torch.stack([row[1] for row in seen])])
+def paged(size, chunk):
+    """Text 1 of three in shuffled blocks, read in chunks, then a token a step, always beside those of the others."""
+
+    @torch.no_grad()
+    def run(engine, ids):
+        c = engine.config
+        texts = [[*ids[:4], *ids], ids, [*ids[3:], *ids[:5], *ids]]
+        cache = engine.new_paged_cache(-(-150 // size), size)
+        cache._storage.fill_(float("nan"))  # a block holds anything until it is written
+        cache._storage[:, :, :, -1] = 0
+        blocks = torch.randperm(cache.num_blocks, generator=torch.Generator().manual_seed(1)).tolist()
+        tables = [[blocks.pop() for _ in range(-(-len(text) // size))] for text in texts]
+        done, seen = [0, 0, 0], []
+        while done[1] < len(ids):
+            prompts = zip(done, (5, PROMPT, 9), strict=True)
+            counts = [1 if done[1] >= PROMPT else min(chunk, end - n) for n, end in prompts]
+            spans = [Span(t, n, count) for t, n, count in zip(tables, done, counts, strict=True) if count]
+            new = [text[n : n + count] for text, n, count in zip(texts, done, counts, strict=True)]
+            x = engine.model.forward(torch.tensor([[*new[0], *new[1], *new[2]]]), cache.step(spans))[0]
+            seen.append(engine.model.logits(x[counts[0] : counts[0] + counts[1]]))
+            done = [n + count for n, count in zip(done, counts, strict=True)]
+        whole = engine.new_cache(len(ids))
+        engine.read(ids, whole)
+        for layer in range(c.num_hidden_layers):
+            for got, expected in ((cache.keys, whole.keys), (cache.values, whole.values)):
+                torch.testing.assert_close(got(layer, tables[1], len(ids)), expected(layer), atol=2e-4, rtol=2e-4)
+        return torch.cat(seen)
+
+    return run
 
 
 def graph_safe(engine, ids):
@@ -86,7 +102,9 @@ WAYS = {
     "prefill in chunks": prefill_in_chunks_then_decode,
     "truncated": truncated_and_extended,
     "cloned": cloned,
-    "batched": batched,
+    "paged, blocks of 4": paged(4, 100),
+    "paged, blocks of 3, chunks of 5": paged(3, 5),
+    "paged, blocks of 1, chunks of 1": paged(1, 1),
     "graph-safe step": graph_safe,
 }
 
@@ -101,25 +119,6 @@ def engine_of(tiny_pair, request):
 def test_logits_are_those_of_one_pass(name, way, engine_of, ids):
     engine, sequence = engine_of(name), ids(PROMPT + ANSWER)
     torch.testing.assert_close(WAYS[way](engine, sequence), whole(engine, sequence), atol=2e-4, rtol=2e-4)
-
-
-@pytest.mark.parametrize("name", ["gqa", "qwen3", "smollm3"])
-def test_every_row_of_a_batch_holds_its_own_keys_and_values(name, tiny_pair, ids):
-    engine = tiny_pair(name)[0]
-    prompts = [ids(n) for n in (3, 9, 1, 6)]
-    cache, tokens = engine.prefill_batch(prompts)
-    for _ in range(4):
-        cache, tokens = engine.decode_batch(cache, tokens)
-    for row, prompt in enumerate(prompts):
-        single, token = engine.prefill(prompt)
-        for _ in range(4):
-            single, token = engine.decode(single, token)
-        assert tokens[row] == token
-        for layer in range(single.num_layers):
-            torch.testing.assert_close(cache.keys(layer, row), single.keys(layer), atol=1e-4, rtol=1e-4)
-            torch.testing.assert_close(cache.values(layer, row), single.values(layer), atol=1e-4, rtol=1e-4)
-    assert cache.lengths == [7, 13, 5, 10]
-    assert cache.nbytes * single.length == single.nbytes * sum(cache.lengths)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(6, 6), (6, 2), (6, 1), (9, 3), (1, 1)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llmlesson import LessonError
+from llmlesson import BatchEngine, LessonError
 from llmlesson.engine.attention import attend_reference
 
 
@@ -62,12 +62,14 @@ def test_only_the_chosen_layers_and_only_inside_the_with(engine, ids):
         pass
 
 
-def test_a_batch_is_refused_and_its_cache_left_alone(engine, ids):
-    cache, tokens = engine.prefill_batch([ids(4), ids(6)])
-    with engine.record() as recording:
-        for batch in (lambda: engine.prefill_batch([ids(4)]), lambda: engine.decode_batch(cache, tokens)):
-            with pytest.raises(LessonError, match="one sequence, not a batch"):
-                batch()
+def test_a_batch_makes_no_steps_and_goes_on_afterwards(engine, ids):
+    batch = BatchEngine(engine, 9)
+    prompt = ids(4)
+    request = batch.add(prompt, max_new_tokens=3)
+    batch.step()
+    with engine.record() as recording, pytest.raises(LessonError, match="one sequence, not a batch"):
+        batch.step()
     assert recording.passes == []
-    assert cache.lengths == [4, 6]
-    engine.decode_batch(cache, tokens)
+    while len(batch):
+        batch.step()
+    assert request.token_ids == engine.generate(prompt, 3).token_ids

@@ -1,0 +1,154 @@
+"""A KV cache in blocks: many texts in one storage, each found through its table of blocks.
+
+A block has room for K and V of `block_size` positions, in all layers. Position p of a text is in block
+table[p // block_size], at offset p % block_size. So a text grows by a block at a time, wherever one is free, and texts
+that begin alike can have their first blocks in common. Which block is whose, someone else decides: see batching/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from llmlesson.engine.attention import attend
+
+
+@dataclass(frozen=True)
+class Span:
+    """New tokens of one text: `count` of them from position `start` on, with blocks for all positions up to there."""
+
+    table: Sequence[int]
+    start: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.count
+
+
+class PagedCache:
+    """K and V of all layers for `num_blocks` blocks of `block_size` positions, allocated once."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        owner: object = None,
+    ) -> None:
+        # One block more, which stays zero: shorter rows of a step are padded with it.
+        shape = (2, num_layers, num_kv_heads, num_blocks + 1, block_size, head_dim)  # [2, L, Hkv, blocks, size, D]
+        self._storage = torch.zeros(shape, dtype=dtype, device=device)
+        self.num_blocks, self.block_size = num_blocks, block_size
+        self.owner = owner  # the model whose keys and values these are
+
+    @property
+    def allocated_nbytes(self) -> int:
+        """Bytes of all blocks, in use or not."""
+        return self._storage.nbytes
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of K and V of one position, in all layers."""
+        return self._storage.nbytes // ((self.num_blocks + 1) * self.block_size)
+
+    def keys(self, layer: int, table: Sequence[int], length: int) -> Tensor:
+        """The keys of one text, gathered from its blocks: a copy, [kv_heads, length, head_dim]."""
+        return self._gather(self._storage[0, layer], self._tensor(table))[:, :length]
+
+    def values(self, layer: int, table: Sequence[int], length: int) -> Tensor:
+        """The values of one text, gathered from its blocks: a copy, [kv_heads, length, head_dim]."""
+        return self._gather(self._storage[1, layer], self._tensor(table))[:, :length]
+
+    def step(self, spans: Sequence[Span]) -> PagedStep:
+        """The cache for one forward pass over the new tokens of all these texts, one after another, ids [1, N]."""
+        return PagedStep(self, spans)
+
+    def clear_blocks_begun(self, spans: Sequence[Span]) -> None:
+        """Zero the blocks that these spans begin and don't fill.
+
+        What a block held for another text before would be read with the weight 0; but 0 · NaN is NaN.
+        """
+        size = self.block_size
+        begun = [span.table[span.end // size] for span in spans if span.end % size and span.count >= span.end % size]
+        if begun:
+            self._storage.index_fill_(3, self._tensor(begun), 0)
+
+    def _gather(self, stored: Tensor, table: Tensor) -> Tensor:
+        """[Hkv, blocks, size, D] by table [n] → [Hkv, n · size, D]."""
+        return stored.index_select(1, table).flatten(1, 2)
+
+    def _tensor(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self._storage.device)
+
+
+class PagedStep:
+    """What the forward pass sees of a paged cache: new tokens of several texts, flattened to one sequence of N.
+
+    Every matrix product of the model is then one product over all N rows, whoever's they are. Only attention looks at
+    each text by itself: all spans of a single token together, padded to the longest, and each longer span alone.
+    (Selective batching: Yu et al., Orca, OSDI 2022.)
+    """
+
+    def __init__(self, cache: PagedCache, spans: Sequence[Span]) -> None:
+        self._cache = cache
+        size = cache.block_size
+        positions = [p for span in spans for p in range(span.start, span.end)]
+        slots = [span.table[p // size] * size + p % size for span in spans for p in range(span.start, span.end)]
+        self._positions = cache._tensor(positions)[None]  # [1, N]
+        self._slots = cache._tensor(slots)  # [N]
+        cache.clear_blocks_begun(spans)
+
+        first, single, self._chunks = 0, [], []
+        for span in spans:
+            if span.count == 1:
+                single.append((first, span))
+            else:
+                self._chunks.append(self._chunk(first, span))
+            first += span.count
+        self._rows: Tensor | None = None  # [R], where the spans of a single token are among the N
+        if len(single) == 1:
+            self._chunks.append(self._chunk(*single[0]))  # needs no padding
+        elif single:
+            self._rows = cache._tensor([row for row, _ in single])
+            blocks = max(-(-span.end // size) for _, span in single)
+            padding = [cache.num_blocks] * blocks
+            tables = [[*span.table[: -(-span.end // size)], *padding][:blocks] for _, span in single]
+            self._tables = cache._tensor([block for table in tables for block in table])  # [R · blocks]
+            ends = cache._tensor([span.end for _, span in single])  # [R]
+            places = torch.arange(blocks * size, device=ends.device)
+            self._mask = (places < ends[:, None])[:, None, None]  # [R, 1, 1, S]
+
+    def positions(self, tokens: int) -> Tensor:
+        return self._positions
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        cache, (heads, tokens, head_dim) = self._cache, q.shape[1:]
+        keys, values = cache._storage[:, layer]  # [Hkv, blocks, size, D] each
+        keys.view(-1, keys.shape[1] * keys.shape[2], head_dim).index_copy_(1, self._slots, k[0])
+        values.view(-1, keys.shape[1] * keys.shape[2], head_dim).index_copy_(1, self._slots, v[0])
+        out = q.new_empty(tokens, heads, head_dim)  # [N, Hq, D], as the next product wants it
+        for rows, table, end in self._chunks:
+            k, v = (cache._gather(stored, table)[None, :, :end] for stored in (keys, values))  # [1, Hkv, S, D]
+            out[rows] = attend(q[:, :, rows], k, v)[0].transpose(0, 1)
+        if self._rows is not None:
+            # [Hkv, R · S, D] → [R, Hkv, S, D], a view
+            k, v = (
+                cache._gather(stored, self._tables).unflatten(1, (len(self._rows), -1)).transpose(0, 1)
+                for stored in (keys, values)
+            )
+            queries = q[0].index_select(1, self._rows).transpose(0, 1)[:, :, None]  # [R, Hq, 1, D]
+            out[self._rows] = attend(queries, k, v, self._mask)[:, :, 0]
+        return out.transpose(0, 1)[None]  # [1, Hq, N, D]
+
+    def _chunk(self, first: int, span: Span) -> tuple[slice, Tensor, int]:
+        """Its rows among the N, its table as far as it is needed, and where it ends."""
+        blocks = -(-span.end // self._cache.block_size)
+        return slice(first, first + span.count), self._cache._tensor(span.table[:blocks]), span.end
