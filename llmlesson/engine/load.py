@@ -101,7 +101,7 @@ def _lacks(folder: Path) -> list[str]:
     if (folder / WHOLE).is_file():
         return missing
     if not (folder / INDEX).is_file():
-        return [*missing, WHOLE]
+        return [*missing, INDEX if any(folder.glob("model-*-of-*.safetensors")) else WHOLE]
     return [*missing, *(name for name in shard_names(folder / INDEX) if not (folder / name).is_file())]
 
 

@@ -138,12 +138,12 @@ def why_not(repo_id: str, error: BaseException) -> str:
         return f"{repo_id!r} has no such file on the hub ({_line(error)}). Is it a model that transformers can read?"
     if "OfflineModeIsEnabled" in names or constants.HF_HUB_OFFLINE:
         return (
-            f"{repo_id!r} is not in the cache, and HF_HUB_OFFLINE is set, so that the hub is not asked. Unset it, or "
-            "give the path of a folder that holds the model."
+            f"{repo_id!r} can't be fetched: HF_HUB_OFFLINE is set, so that the hub is not asked. Unset it, or give the "
+            "path of a folder that holds the model."
         )
-    if isinstance(error, hub.HfHubHTTPError):
-        status = getattr(error.response, "status_code", "an error")
-        return f"The Hugging Face hub ({host}) answered {status} for {repo_id!r}: {_line(error)}. Try again later."
+    if answer := next((one for one in _chain(error) if isinstance(one, hub.HfHubHTTPError)), None):
+        status = getattr(answer.response, "status_code", "an error")
+        return f"The Hugging Face hub ({host}) answered {status} for {repo_id!r}: {_line(answer)}. Try again later."
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
         return (
             f"{repo_id!r} can't be written to the hub's cache {constants.HF_HUB_CACHE} "
@@ -171,9 +171,9 @@ def why_not(repo_id: str, error: BaseException) -> str:
         )
     through = ", which your settings send through a proxy," if {"https", "all"} & getproxies().keys() else ""
     return (
-        f"{repo_id!r} is no local folder and not in the cache, and the Hugging Face hub ({host}){through} can't be "
-        f"reached ({type(error).__name__}). Check the name; connect to the network, or give the path of a folder that "
-        "holds the model."
+        f"{repo_id!r} can't be fetched: the Hugging Face hub ({host}){through} can't be reached "
+        f"({type(error).__name__}). Check the name; connect to the network, or give the path of a folder that holds "
+        "the model."
     )
 
 
