@@ -35,12 +35,22 @@ class PredictionSession:
         self._watchers: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
 
     def predict(self, answer: Answer | str) -> None:
-        """Remember an answer: one of the choices, or a number (a text such as "1,000" or "2e6" will do).
+        """Remember an answer: one of the choices, or a number of 0 or more (a text such as "1,000" or "2e6" will do).
 
-        Raises LessonError, with the answer of before intact, for anything else.
+        Raises LessonError, with the answer of before intact, for anything else, and for another answer once it was
+        revealed what came out.
         """
-        self.answer = self._checked(answer)
+        answer = self._checked(answer)
+        if self.answer is not None and self.truth is not None and answer != self.answer:
+            guess = view.plain(self.answer, self.unit)
+            raise LessonError(f"You predicted {guess}, and the answer is out: it is too late for another one.")
+        self.answer = answer
         self._changed()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is too late for another answer."""
+        return self.answer is not None and self.truth is not None
 
     def reveal(self, truth: Answer, reason: str = "") -> None:
         """Say what came out. Raises LessonError for a truth that could not have been predicted."""
@@ -74,13 +84,18 @@ class PredictionSession:
 
 
 def number(text: str | float) -> float:
-    """A number out of what somebody typed. Raises LessonError."""
+    """A number of 0 or more out of what somebody typed: all that is asked for are counts, sizes, times and ratios.
+
+    Raises LessonError.
+    """
     try:
         value = float(re.sub(r"[\s,_]", "", text) if isinstance(text, str) else text)
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
         raise LessonError(f"{str(text)[:40]!r} is no number. Type one such as 12, 0.5 or 46,000.")
+    if value < 0:
+        raise LessonError(f"{str(text)[:40]!r} is less than nothing. Type a number of 0 or more.")
     return value
 
 
@@ -106,6 +121,7 @@ class Prediction:
             before.close()
         _sessions[name] = self.session
         self._ui: ipywidgets.Widget | None = None
+        self._button: ipywidgets.Button | None = None
 
     @property
     def answer(self) -> Answer | None:
@@ -167,9 +183,10 @@ class Prediction:
             style={"description_width": "initial"},
         )
         self._control.observe(self._picked, names="value")
-        button = ipywidgets.Button(description="Predict")
-        button.on_click(lambda _: self._picked({"new": self._control.value}))
-        return self._boxed(ipywidgets.HBox([self._control, button], layout=ipywidgets.Layout(flex_flow="row wrap")))
+        self._button = ipywidgets.Button(description="Predict")
+        self._button.on_click(lambda _: self._picked({"new": self._control.value}))
+        row = [self._control, self._button]
+        return self._boxed(ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap")))
 
     def _boxed(self, control: ipywidgets.Widget) -> ipywidgets.Widget:
         question = ipywidgets.HTML(f"<strong>Predict.</strong> {escape(self.session.question)}")
@@ -191,9 +208,12 @@ class Prediction:
         if s.answer is None:
             self._say("Choose one, or just read on." if s.choices else "Type one, or just read on.")
             return
+        for control in (self._control, self._button):
+            if control is not None:
+                control.disabled = s.decided
         self._control.value = view.plain(s.answer)  # one spelling of a number; no change, no event
-        seen = " What was measured stands below." if s.truth is not None else " Read on to see what is measured."
-        self._say(f"Noted: {view.plain(s.answer, s.unit)}.{seen}")
+        after = "What came out is below." if s.decided else "You can still change it. Read on to see what comes out."
+        self._say(f"Noted: {view.plain(s.answer, s.unit)}. {after}")
 
     def _say(self, text: str) -> None:
         self._status.value = f'<span role="status" aria-live="polite"><bdi>{escape(text)}</bdi></span>'

@@ -84,7 +84,79 @@ def test_run_all_reveals_folded_and_a_late_click_unfolds():
     control(p).index = 1
     assert "<details>" not in shown.ui.value
     assert "✓ as measured" in shown.ui.value
-    assert "stands below" in status(p)
+    assert "What came out is below" in status(p)
+
+
+@pytest.mark.parametrize(("choices", "first", "second"), [(CHOICES, "only one", "all 38"), (None, 12, 38)])
+def test_a_guess_can_be_changed_until_the_answer_is_out_and_not_after(choices, first, second):
+    p = Prediction("one", choices, question="How many?", unit="" if choices else "tokens")
+    p.predict(second)
+    p.predict(first)
+    assert not control(p).disabled
+    shown = p.reveal(38 if choices is None else "all 38")
+    p.predict(first)  # the same once more is no change
+    with pytest.raises(LessonError, match=f"You predicted {first}.*, and the answer is out"):
+        p.predict(second)
+    assert p.answer == first
+    buttons = [w for w in walk(p.ui) if isinstance(w, ipywidgets.Button)]
+    assert all(w.disabled for w in [control(p), *buttons])
+    assert "You predicted: <bdi>" + str(first) in shown.ui.value
+
+    again = Prediction("one", choices, question="How many?", unit="" if choices else "tokens")  # its cell runs again
+    assert (again.answer, control(again).disabled) == (first, True)
+    again.reveal(38 if choices is None else "all 38")
+    with pytest.raises(LessonError, match="the answer is out"):
+        again.predict(second)
+
+
+def test_who_guesses_late_has_one_guess():
+    p = Prediction("one", CHOICES)
+    p.reveal("all 38")
+    assert not control(p).disabled
+    control(p).index = 0
+    assert control(p).disabled
+    with pytest.raises(LessonError, match="You predicted only one"):
+        p.predict("all 38")
+
+
+@pytest.mark.parametrize("typed", ["-5", "-0.1", "-1e9", -5])
+def test_less_than_nothing_is_refused(typed):
+    p = Prediction("tokens", unit="tokens")
+    p.predict(7)
+    with pytest.raises(LessonError, match="less than nothing"):
+        p.predict(typed)
+    control(p).value = str(typed)
+    assert "less than nothing" in status(p)
+    assert p.answer == 7
+    p.predict(0)
+    assert p.answer == 0
+
+
+def test_the_unit_is_in_every_place_where_the_number_is():
+    p = Prediction("size", question="How large?", unit="MB")
+    assert control(p).description == "MB"
+    assert "Your answer is a number (MB)." in p._repr_mimebundle_()["text/html"]
+    p.predict(12)
+    assert "Noted: 12 MB." in status(p)
+    assert "Your prediction: <bdi>12 MB</bdi>" in p.to_html()
+    shown = p.reveal(46, "Counted.")
+    assert "You predicted: <bdi>12 MB</bdi> (3.8 times too small)" in shown.to_html()
+    assert "Measured: <bdi>46 MB</bdi>" in shown.to_html()
+    assert shown._repr_mimebundle_()["text/plain"] == "Measured: 46 MB. Counted."
+
+
+def test_without_a_unit_there_is_none():
+    p = Prediction("size", question="How large?")
+    assert control(p).description == "number"
+    assert "Your answer is a number." in p.to_html()
+    p.predict(12)
+    assert "Noted: 12. " in status(p)
+
+
+def test_another_unit_is_another_question():
+    """12 MB is no answer to a question about GB."""
+    Prediction("size", unit="MB").predict(12)
+    assert Prediction("size", unit="GB").answer is None
 
 
 def test_a_number_can_be_typed_in_many_ways_and_is_shown_in_one():
