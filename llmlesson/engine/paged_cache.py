@@ -86,7 +86,7 @@ class PagedCache:
         return stored.index_select(1, table).flatten(1, 2)
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.int64, device=self._storage.device)
+        return torch.tensor(numbers, dtype=torch.int64).to(self._storage.device)
 
 
 class PagedStep:
