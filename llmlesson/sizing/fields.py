@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,6 +22,11 @@ OLD_SPELLINGS = {
     "layer_types": ("layers_block_type",),
 }
 _ABSENT = object()
+# Beyond these a config is damaged: no model comes near, and a loop over 10⁹ layers would never end.
+MAX_LAYERS = 10_000
+MAX_COUNT = 10**8
+# What `per_layer_config` may change from layer to layer.
+_PER_LAYER = ("num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window", "attention_chunk_size")
 
 
 @cache
@@ -53,12 +59,16 @@ class Fields:
 
     def _look_up(self, name: str) -> Any:
         own = self.rules.get("spellings", {}).get(name, ())
+        null = False
         for spelling in (*own, name, *OLD_SPELLINGS.get(name, ())):
             value = self._at(spelling)
-            if value is not _ABSENT and (value is not None or spelling in self.config):
-                if value is not None:
-                    self.values.append(Value(name, value, "config", "" if spelling == name else f"as {spelling}"))
+            if value is None:
+                null = null or spelling in self.config
+            elif value is not _ABSENT:
+                self.values.append(Value(name, value, "config", "" if spelling == name else f"as {spelling}"))
                 return value
+        if null:  # said to be nothing, which is not the same as not said
+            return None
         default = self.rules["defaults"].get(name)
         if default is not None:
             self.values.append(Value(name, default, "class default", f"{self.model_type}'s config class"))
@@ -85,33 +95,77 @@ class Fields:
     def optional_count(self, name: str) -> int | None:
         return None if self.get(name) is None else self.count(name)
 
-    def whole(self, name: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
-            raise LessonError(f"{self.where}: {name!r} must be a whole number of at least 1, and it is {value!r}.")
-        return int(value)
+    def whole(self, name: str, value: object, least: int = 1) -> int:
+        """`value` as a whole number. LessonError, with `name`, if it isn't one or is out of all bounds."""
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        if not math.isfinite(number) or number != int(number) or number < least:
+            raise LessonError(
+                f"{self.where}: {name!r} must be a whole number of at least {least}, and it is {value!r:.60}."
+            )
+        most = MAX_LAYERS if name == "num_hidden_layers" else MAX_COUNT
+        if number > most:
+            raise LessonError(f"{self.where}: {name!r} is {value!r:.60}, and no model has more than {most:,}.")
+        return int(number)
+
+    def zero_or_more(self, name: str) -> int:
+        """`get(name)` as a whole number, 0 if it is missing or null."""
+        value = self.get(name)
+        return 0 if value is None else self.whole(name, value, least=0)
+
+    def flag(self, name: str) -> bool:
+        """`get(name)` as a switch, off if it is missing or null."""
+        value = self.get(name)
+        if value is None or isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
+            return bool(value)
+        raise LessonError(f"{self.where}: {name!r} must be true or false, and it is {value!r:.60}.")
+
+    def numbers(self, name: str) -> list[int] | None:
+        """`get(name)` as a list of whole numbers of at least 0; None if it is missing or null."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple):
+            raise LessonError(f"{self.where}: {name!r} must be a list of numbers, and it is {value!r:.60}.")
+        return [self.whole(f"{name}[{index}]", one, least=0) for index, one in enumerate(value)]
 
     def per_layer(self, name: str, layers: int, default: int | None = None) -> list[int]:
         """`name` for each layer: one number for all, or a list of `layers` numbers, then `per_layer_config` on top."""
-        value = self.get(name)
+        value, overrides = self.get(name), self.overrides()
         if isinstance(value, list):
             if len(value) != layers:
                 raise LessonError(f"{self.where}: {name!r} lists {len(value)} layers, and the model has {layers}.")
             counts = [self.whole(name, one) for one in value]
+        elif value is None and all(name in overrides.get(index, {}) for index in range(layers)):
+            counts = [0] * layers  # each layer has its own
         elif value is None and default is not None:
             counts = [default] * layers
         else:
             counts = [self.count(name)] * layers
-        for index, overrides in self._overrides().items():
-            if name in overrides and index < layers:
-                counts[index] = self.whole(f"per_layer_config[{index}].{name}", overrides[name])
+        for index, changes in overrides.items():
+            if changes.get(name) is not None and index < layers:
+                counts[index] = self.whole(f"per_layer_config[{index}].{name}", changes[name])
         return counts
 
-    def _overrides(self) -> dict[int, dict[str, Any]]:
+    def overrides(self) -> dict[int, dict[str, Any]]:
         """transformers 5's `per_layer_config`: layer index -> values that differ in that layer."""
-        table = self.config.get("per_layer_config") or {}
-        if not isinstance(table, dict):
-            raise LessonError(f"{self.where}: 'per_layer_config' must map layer indices to values.")
-        return {int(index): dict(overrides) for index, overrides in table.items()}
+        table = self.config.get("per_layer_config")
+        if table is None:
+            return {}
+        if not isinstance(table, dict) or not all(
+            str(index).isdecimal() and isinstance(changes, dict) for index, changes in table.items()
+        ):
+            raise LessonError(f"{self.where}: 'per_layer_config' must map layer numbers to values.")
+        return {int(index): changes for index, changes in table.items()}
+
+    def check_overrides(self) -> None:
+        """LessonError where `per_layer_config` changes a value that was read once for all layers."""
+        once = {value.name for value in self.values} - set(_PER_LAYER)
+        changed = sorted(once & {name for changes in self.overrides().values() for name in changes})
+        if changed:
+            raise LessonError(
+                f"{self.where}: 'per_layer_config' changes {', '.join(changed)}, which sizing reads once for all "
+                "layers: describe the layers yourself and pass kv_cache a list of llmlesson.sizing.Layer."
+            )
 
     def derive(self, name: str, value: Any, how: str) -> Any:
         """Note a value that was worked out, and pass it through."""

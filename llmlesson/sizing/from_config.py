@@ -5,32 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from llmlesson.errors import LessonError
-from llmlesson.files.model_files import check_config
-from llmlesson.sizing.fields import Fields, model_types
-from llmlesson.sizing.layer_types import layer_kinds
+from llmlesson.sizing.decoder import decoder_config
+from llmlesson.sizing.fields import Fields
+from llmlesson.sizing.layer_types import layer_kinds, own_indexers
 from llmlesson.sizing.specs import Attention, Layer, ModelSpec, Part
 from llmlesson.sizing.states import layer_states
-
-# Where a multimodal config keeps its language model.
-_NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
-# The family of a language model that doesn't name its own, and families that go by a second name.
-_SAME_AS = {
-    "gemma3": "gemma3_text",
-    "gemma3n": "gemma3n_text",
-    "gemma4": "gemma4_text",
-    "llama4": "llama4_text",
-    "llava": "llama",
-    "llava_next": "llama",
-    "mllama": "mllama_text_model",
-    "qwen2_vl": "qwen2_vl_text",
-    "qwen2_5_vl": "qwen2_5_vl_text",
-    "qwen3_vl": "qwen3_vl_text",
-    "qwen3_vl_moe": "qwen3_vl_moe_text",
-    "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text",
-    "kimi_k2": "deepseek_v3",
-    "kimi_k25": "deepseek_v3",
-}
 
 
 def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
@@ -45,7 +24,8 @@ def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
     if fields.rules.get("cache") == "longcat":  # each layer holds two attentions, each with a cache of its own
         kinds = [kind for kind in kinds for _ in range(2)]
     layers = _with_sharing(fields, _layers(fields, kinds), kinds)
-    notes = [*_assumed(fields), *_ignored(fields)]
+    fields.check_overrides()
+    notes = [*_assumed(fields), *_ignored(fields), *_without_latent(fields)]
     max_context = fields.get("max_position_embeddings")
     if not isinstance(max_context, int) or max_context < 1:
         max_context = None  # it only makes notes: some configs hold -1 for "no limit"
@@ -74,32 +54,9 @@ def _assumed(fields: Fields) -> list[str]:
 def _ignored(fields: Fields) -> list[str]:
     """Says so where the config sets a window that models of this family don't have."""
     window = fields.config.get("sliding_window")
-    if fields.rules["layers"] != "full" or not window:
+    if fields.rules["layers"] != "full" or fields.get("layer_types") or not window:
         return []
     return [f"'sliding_window' is {window}, and {fields.model_type} models have none: every layer is sized in full."]
-
-
-def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The part of `config` that describes the language model, and its family. LessonError for an unknown family."""
-    if not isinstance(config, dict):
-        raise LessonError(f"{name} must hold a JSON object, and it holds a {type(config).__name__}.")
-    check_config(config, name)
-    nested = next((config[key] for key in _NESTED if isinstance(config.get(key), dict)), None)
-    outer_type = config.get("model_type")
-    text = config if nested is None else nested
-    check_config(text, name)
-    model_type = text.get("model_type") or _SAME_AS.get(str(outer_type))
-    if nested is not None and model_type is not None and any(isinstance(nested.get(key), dict) for key in _NESTED):
-        return decoder_config(nested, name)
-    if model_type is None:
-        raise LessonError(f"{name} lacks 'model_type', which says how the model's layers cache: add it.")
-    model_type = _SAME_AS.get(str(model_type), str(model_type))
-    if model_type not in model_types():
-        raise LessonError(
-            f"{name}: 'model_type' is {model_type!r}, a family that sizing doesn't know. Its layers are not guessed; "
-            "describe them yourself and pass kv_cache a list of llmlesson.sizing.Layer."
-        )
-    return text, model_type
 
 
 def _layers(fields: Fields, kinds: list[str]) -> list[Layer]:
@@ -128,11 +85,30 @@ def _named(kind: str, parts: tuple[Part, ...]) -> str:
 
 
 def _attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...]]:
-    cache = fields.rules.get("cache", "heads")
-    if cache in ("mla", "longcat"):
+    if fields.rules.get("cache") in ("mla", "longcat") and not _latent_is_off(fields):
         return _latent_attentions(fields, kinds)
     heads = _heads_per_layer(fields, kinds)
-    return [_by_heads(fields, kind, i, *heads[i]) for i, kind in enumerate(kinds)]
+    windows = _windows(fields, kinds)
+    cross_layers = set(fields.numbers("cross_attention_layers") or ())
+    return [_by_heads(fields, i in cross_layers, window, *heads[i]) for i, window in enumerate(windows)]
+
+
+def _latent_is_off(fields: Fields) -> bool:
+    """Whether this model of an MLA family caches plain heads: DeepSeek-OCR's decoder, say, has `kv_lora_rank` null."""
+    off = fields.get("kv_lora_rank") in (None, 0) or fields.config.get("use_mla") is False
+    if off and fields.rules["layers"] == "indexed":
+        raise LessonError(
+            f"{fields.where}: 'kv_lora_rank' switches latent attention off, and how a {fields.model_type} model caches "
+            "without it is unknown."
+        )
+    return off
+
+
+def _without_latent(fields: Fields) -> list[str]:
+    """Says so where a family's latent attention is switched off."""
+    if fields.rules.get("cache") not in ("mla", "longcat") or not _latent_is_off(fields):
+        return []
+    return [f"Latent attention is switched off in this {fields.model_type} config: each layer caches plain heads."]
 
 
 def _latent_attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...]]:
@@ -141,7 +117,8 @@ def _latent_attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...
     parts: tuple[Part, ...] = (latent,)
     if "indexed" in kinds:  # the sparse-attention indexer keeps one small key a token besides
         parts = (latent, Attention(1, fields.count("index_head_dim"), 0, latent=True))
-    return [parts if kind == "indexed" else (latent,) for kind in kinds]
+    own = own_indexers(fields, len(kinds))
+    return [parts if kind == "indexed" and own[i] else (latent,) for i, kind in enumerate(kinds)]
 
 
 def _heads_per_layer(fields: Fields, kinds: list[str]) -> list[tuple[int, int]]:
@@ -166,9 +143,9 @@ def _kv_heads(fields: Fields, heads: list[int]) -> list[int]:
     if rule == "mha":
         return heads
     if rule == "multi_query":
-        one = bool(fields.get("multi_query"))
+        one = fields.flag("multi_query")
         return [fields.derive("num_key_value_heads", 1, "multi_query is on")] * len(heads) if one else heads
-    if rule == "falcon" and fields.get("multi_query") and not fields.get("new_decoder_architecture"):
+    if rule == "falcon" and fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
         return [fields.derive("num_key_value_heads", 1, "multi_query is on")] * len(heads)
     kv_heads = fields.per_layer("num_key_value_heads", len(heads), default=0)
     if not any(kv_heads):
@@ -177,8 +154,23 @@ def _kv_heads(fields: Fields, heads: list[int]) -> list[int]:
 
 
 def _head_dims(fields: Fields, heads: list[int]) -> list[int]:
-    if not fields.rules.get("head_dim_derived") and fields.get("head_dim") is not None:
+    overrides = fields.overrides()
+    if any("head_dim" in overrides.get(index, {}) for index in range(len(heads))):
+        own = fields.get("head_dim") is not None
+        return fields.per_layer("head_dim", len(heads), None if own else _derived_head_dims(fields, heads)[0])
+    if not fields.rules.get("head_dim_derived") and not _no_head_dim(fields):
         return fields.per_layer("head_dim", len(heads))
+    return _derived_head_dims(fields, heads)
+
+
+def _no_head_dim(fields: Fields) -> bool:
+    """Whether 'head_dim' says nothing. 0 says nothing only beside latent attention that is off, as in DeepSeek-OCR."""
+    return fields.get("head_dim") is None or (
+        fields.get("head_dim") == 0 and fields.rules.get("cache") in ("mla", "longcat")
+    )
+
+
+def _derived_head_dims(fields: Fields, heads: list[int]) -> list[int]:
     hidden = fields.count("hidden_size") * int(fields.rules.get("head_dim_factor", 1))
     how = "hidden_size / num_attention_heads" if "head_dim_factor" not in fields.rules else "2 · hidden_size / heads"
     if any(hidden % count for count in heads):
@@ -193,34 +185,49 @@ def _head_dims(fields: Fields, heads: list[int]) -> list[int]:
 
 def _gemma4_global(fields: Fields, kinds: list[str], kv_heads: list[int], dims: list[int]) -> None:
     """Gemma 4's full layers have their own head_dim, and KV heads too where keys serve as values."""
-    if fields.config.get("per_layer_config"):
-        return
+    if fields.config.get("per_layer_config") is not None:
+        return  # the table is the truth, and where it is empty no layer differs
     dim = fields.count("global_head_dim")
-    own = fields.optional_count("num_global_key_value_heads") if fields.get("attention_k_eq_v") else None
+    own = fields.optional_count("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
     for index, kind in enumerate(kinds):
         if kind == "full":
             dims[index] = dim
             kv_heads[index] = own or kv_heads[index]
 
 
-def _by_heads(fields: Fields, kind: str, index: int, kv_heads: int, dim: int) -> tuple[Part, ...]:
-    cache = fields.rules.get("cache", "heads")
+def _windows(fields: Fields, kinds: list[str]) -> list[tuple[int | None, bool]]:
+    """(tokens that a layer's window or chunk holds, whether it is a chunk) for each layer; None: all tokens."""
+    windows: list[tuple[int | None, bool]] = [(None, False)] * len(kinds)
+    for kind, name in (("sliding", "sliding_window"), ("chunked", "attention_chunk_size")):
+        if kind not in kinds:
+            continue
+        if kind == "sliding" and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
+            raise LessonError(
+                f"{fields.where}: 'layer_types' lists sliding layers, and 'use_sliding_window' is false: change one."
+            )
+        sizes = fields.per_layer(name, len(kinds))
+        if kind == "sliding" and fields.get("use_bidirectional_attention") in fields.rules.get("halves_window", ()):
+            sizes = [size // 2 + 1 for size in sizes]
+        windows = [(sizes[i], kind == "chunked") if kinds[i] == kind else windows[i] for i in range(len(kinds))]
+    return windows
+
+
+def _by_heads(
+    fields: Fields, is_cross: bool, window: tuple[int | None, bool], kv_heads: int, dim: int
+) -> tuple[Part, ...]:
     cross = Attention(kv_heads, dim, dim, cross=True)
-    if cache == "image_layers" and index in fields.get("cross_attention_layers"):
+    if is_cross:
         return (cross,)
-    window = None
-    if kind in ("sliding", "chunked"):
-        window = fields.count("sliding_window" if kind == "sliding" else "attention_chunk_size")
-    own = Attention(kv_heads, dim, dim, window=window, chunked=kind == "chunked")
-    return (own, cross) if cache == "encoder_decoder" else (own,)
+    own = Attention(kv_heads, dim, dim, window=window[0], chunked=window[1])
+    return (own, cross) if fields.rules.get("cache") == "encoder_decoder" else (own,)
 
 
 def _with_sharing(fields: Fields, layers: list[Layer], kinds: list[str]) -> list[Layer]:
     """The last `num_kv_shared_layers` layers read the cache of an earlier layer of their kind and keep none."""
-    shared = fields.get("num_kv_shared_layers") or 0
+    shared = fields.zero_or_more("num_kv_shared_layers")
     if not shared:
         return layers
-    first = len(layers) - fields.whole("num_kv_shared_layers", shared)
+    first = len(layers) - shared
     if first < 1 or not set(kinds[first:]) <= set(kinds[:first]):
         raise LessonError(
             f"{fields.where}: 'num_kv_shared_layers' is {shared}, and that leaves no layer of some kind to share with."

@@ -32,24 +32,40 @@ def layer_kinds(fields: Fields) -> list[str]:
     listed = fields.get("layer_types")
     if listed is None:
         return RULES[fields.rules["layers"]](fields)
+    if isinstance(listed, str) and listed:
+        return _repeated(fields, "layer_types", listed)
     if not isinstance(listed, list):
-        raise LessonError(f"{fields.where}: 'layer_types' must be a list with one name a layer, and it is {listed!r}.")
+        raise LessonError(f"{fields.where}: 'layer_types' must be a list, one name a layer, and it is {listed!r:.60}.")
     layers = _layer_count(fields, len(listed))
     if len(listed) != layers:
         raise LessonError(f"{fields.where}: 'layer_types' lists {len(listed)} layers, and the model has {layers}.")
     kinds = []
     for index, name in enumerate(listed):
-        if name not in KINDS:
+        if not isinstance(name, str) or name not in KINDS:
             raise LessonError(
-                f"{fields.where}: 'layer_types'[{index}] is {name!r}, a layer type that sizing doesn't know "
+                f"{fields.where}: 'layer_types'[{index}] is {name!r:.60}, a layer type that sizing doesn't know "
                 f"(known: {', '.join(KINDS)})."
             )
         kinds.append(KINDS[name])
+    if kinds and fields.rules.get("last_layer_full"):  # the class says so, whatever the list says
+        kinds[-1] = "full"
     return kinds
 
 
 def _layer_count(fields: Fields, listed: int) -> int:
     return listed if fields.get("num_hidden_layers") is None else fields.count("num_hidden_layers")
+
+
+def _repeated(fields: Fields, name: str, pattern: str) -> list[str]:
+    """EXAONE 4's "LLLG": L(ocal) layers slide, G(lobal) ones are full, over and over; the last layer is always full."""
+    if not set(pattern) <= set("LG"):
+        raise LessonError(f"{fields.where}: {name!r} is {pattern!r:.60}, and only the letters L and G are known there.")
+    layers = fields.count("num_hidden_layers")
+    if fields.get("sliding_window") is None:
+        return ["full"] * layers
+    kinds = ["full" if pattern[i % len(pattern)] == "G" else "sliding" for i in range(layers)]
+    kinds[-1] = "full"
+    return kinds
 
 
 def _all(kind: str) -> Callable[[Fields], list[str]]:
@@ -63,14 +79,14 @@ def _window(fields: Fields) -> list[str]:
 
 def _from_layer(fields: Fields) -> list[str]:
     """The first `max_window_layers` layers are full, the rest slide."""
-    first = int(fields.get("max_window_layers") or 0)
+    first = fields.zero_or_more("max_window_layers")
     sliding = window_in_use(fields)
     return ["sliding" if sliding and i >= first else "full" for i in range(fields.count("num_hidden_layers"))]
 
 
 def _even_below(fields: Fields) -> list[str]:
     """Every other layer below `max_window_layers` slides."""
-    last = int(fields.get("max_window_layers") or 0)
+    last = fields.zero_or_more("max_window_layers")
     sliding = window_in_use(fields)
     return [
         "sliding" if sliding and i % 2 == 0 and i < last else "full" for i in range(fields.count("num_hidden_layers"))
@@ -79,6 +95,9 @@ def _even_below(fields: Fields) -> list[str]:
 
 def _pattern(fields: Fields) -> list[str]:
     """Every `sliding_window_pattern`-th layer is full, the others slide."""
+    pattern = fields.get("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:
+        return _repeated(fields, "sliding_window_pattern", pattern)
     layers, period = fields.count("num_hidden_layers"), fields.count("sliding_window_pattern")
     if fields.get("sliding_window") is None:
         return ["full"] * layers
@@ -101,9 +120,13 @@ def _chunked(fields: Fields) -> list[str]:
 
 
 def _rope_layers(fields: Fields) -> list[int]:
-    layers, listed = fields.count("num_hidden_layers"), fields.get("no_rope_layers")
+    layers, listed = fields.count("num_hidden_layers"), fields.numbers("no_rope_layers")
     if listed:
-        return list(listed)
+        if len(listed) != layers:
+            raise LessonError(
+                f"{fields.where}: 'no_rope_layers' lists {len(listed)} layers, and the model has {layers}."
+            )
+        return listed
     interval = fields.count("no_rope_layer_interval")
     return [int((i + 1) % interval != 0) for i in range(layers)]
 
@@ -115,13 +138,13 @@ def _interval(fields: Fields) -> list[str]:
 
 
 def _jamba(fields: Fields) -> list[str]:
-    period, offset = fields.count("attn_layer_period"), int(fields.get("attn_layer_offset") or 0)
+    period, offset = fields.count("attn_layer_period"), fields.zero_or_more("attn_layer_offset")
     return ["full" if i % period == offset else "linear" for i in range(fields.count("num_hidden_layers"))]
 
 
 def _indices(key: str, inside: str, outside: str) -> Callable[[Fields], list[str]]:
     def kinds(fields: Fields) -> list[str]:
-        indices = fields.get(key)
+        indices = fields.numbers(key)
         layers = fields.count("num_hidden_layers")
         if indices is None:
             return [fields.rules.get("kind_without_indices", outside)] * layers
@@ -133,16 +156,16 @@ def _indices(key: str, inside: str, outside: str) -> Callable[[Fields], list[str
 def _letters(fields: Fields) -> list[str]:
     """Nemotron-H: one letter a layer, M(amba), * (attention), E(xperts), - (MLP)."""
     pattern = fields.get("hybrid_override_pattern")
-    if not isinstance(pattern, str) or not set(pattern) <= set("M*-E"):
+    if not isinstance(pattern, str) or not pattern or not set(pattern) <= set("M*-E"):
         raise LessonError(
             f"{fields.where}: a nemotron_h model needs 'layers_block_type' or a 'hybrid_override_pattern' of the "
-            f"letters M, *, E and -, and the latter is {pattern!r}."
+            f"letters M, *, E and -, and the latter is {pattern!r:.60}."
         )
     return [{"M": "linear", "*": "full"}.get(letter, "none") for letter in pattern]
 
 
 def _kimi_linear(fields: Fields) -> list[str]:
-    layers, full = fields.count("num_hidden_layers"), fields.get("full_attn_layers")
+    layers, full = fields.count("num_hidden_layers"), fields.numbers("full_attn_layers")
     if full is None:
         return ["full" if i and i % 4 == 0 else "linear" for i in range(layers)]
     return ["full" if i + 1 in full else "linear" for i in range(layers)]  # the config counts from 1
@@ -159,10 +182,28 @@ def _zamba2(fields: Fields) -> list[str]:
     return kinds
 
 
+def own_indexers(fields: Fields, layers: int) -> list[bool]:
+    """Which layers keep index keys of their own: the others reuse those of a layer before (GLM's `indexer_types`)."""
+    kinds = fields.get("indexer_types") or fields.get("index_topk_pattern")
+    if not fields.rules.get("shares_indexers"):
+        return [True] * layers
+    if kinds is None:
+        every = max(fields.zero_or_more("index_topk_freq"), 1)
+        offset = fields.zero_or_more("index_skip_topk_offset")
+        return [max(i - offset + 1, 0) % every == 0 for i in range(layers)]
+    names = [{"F": "full", "S": "shared"}.get(kind, kind) for kind in kinds] if isinstance(kinds, str | list) else []
+    if len(names) != layers or not all(name in ("full", "shared") for name in names):
+        raise LessonError(
+            f"{fields.where}: 'indexer_types' must name 'full' or 'shared' for each of {layers} layers, and it is "
+            f"{kinds!r:.60}."
+        )
+    return [name == "full" for name in names]
+
+
 def window_in_use(fields: Fields) -> bool:
     """Whether the family's window is switched on: Qwen configs carry one that `use_sliding_window` turns off."""
     switched = "use_sliding_window" in fields.rules["defaults"]
-    return bool(fields.get("sliding_window")) and not (switched and not fields.get("use_sliding_window"))
+    return fields.zero_or_more("sliding_window") > 0 and not (switched and not fields.flag("use_sliding_window"))
 
 
 RULES: dict[str, Callable[[Fields], list[str]]] = {

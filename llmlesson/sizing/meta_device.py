@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from llmlesson.errors import LessonError
+from llmlesson.sizing.decoder import decoder_config
 from llmlesson.sizing.dtypes import FLOATS, get_dtype
-from llmlesson.sizing.from_config import decoder_config, model_spec
+from llmlesson.sizing.from_config import model_spec
 from llmlesson.sizing.models import load_config
 from llmlesson.sizing.result import KVCacheSize, LayerSize
 from llmlesson.sizing.specs import ModelSpec

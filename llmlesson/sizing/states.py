@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from llmlesson.errors import LessonError
-from llmlesson.sizing.fields import Fields
+from llmlesson.sizing.fields import MAX_COUNT, Fields
 from llmlesson.sizing.specs import State
 
 
@@ -76,7 +76,12 @@ def layer_states(fields: Fields) -> tuple[State, ...]:
 def _inner(fields: Fields) -> int:
     """Width of a Mamba layer: its own key if the family has one (`mamba_d_ssm`), else expand · hidden_size."""
     own = fields.optional_count("mamba_inner")
-    return own if own is not None else int(fields.get("expand") * fields.count("hidden_size"))
+    if own is not None:
+        return own
+    expand = fields.get("expand")  # not always whole: 1.5 · 2,048
+    if isinstance(expand, bool) or not isinstance(expand, int | float) or not 0 < expand < MAX_COUNT:
+        raise LessonError(f"{fields.where}: 'expand' must be a number above 0, and it is {expand!r:.60}.")
+    return fields.whole("expand · hidden_size", int(expand * fields.count("hidden_size")))
 
 
 _RULES: dict[str, Callable[[Fields], tuple[State, ...]]] = {

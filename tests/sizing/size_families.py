@@ -107,3 +107,19 @@ ON_META = sorted(set(model_types()) - set(ON_CPU))
 def family_config(model_type: str) -> dict[str, Any]:
     """A config of this family that transformers can run on the meta device."""
     return {"model_type": model_type, **CHANGES.get(model_type, LAYERS)}
+
+
+# For size_fuzz.py. Fields that a family needs besides those it draws.
+FUZZ: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1, 2]},
+    "kimi_linear": {"num_hidden_layers": 6},
+    "zamba2": {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2}
+    | {"n_mamba_heads": 4, "mamba_headdim": 24, "num_mem_blocks": 1},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 500000.0}, "num_key_value_heads": 2}
+    | {"ffn_config": {"moe_num_experts": 4, "moe_top_k": 2, "ffn_hidden_size": 32}},
+}
+# Families whose class lists no layer types by itself, and what may stand there.
+FUZZ_LAYER_TYPES: dict[str, tuple[str, ...]] = {
+    "lfm2_moe": ("conv", "full_attention"),
+    "nemotron_h": ("linear_attention", "full_attention", "moe"),
+}
