@@ -1,14 +1,25 @@
-"""What all tests share: skips that say why, and no process left behind."""
+"""What all tests share: fast ones first, skips that say why, and no process left behind."""
 
 import contextlib
 import os
 import signal
 import uuid
+from pathlib import Path
 
 import psutil
 import pytest
 
 MARK = "LLMLESSON_TEST_RUN"
+TESTS = Path(__file__).parent
+SLOW = [TESTS / name for name in ("browser", "hub", "website", "resilience")] + [TESTS.parent / "notebooks"]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in SLOW):
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -34,11 +33,11 @@ def test_number_of_parameters():
     assert f"{parameters / 1e6:.0f} million *parameters*" in LESSON
 
 
-def test_the_two_commands():
+def test_the_commands():
     for command in (
+        "pip install uv && uv pip install --torch-backend=auto -r requirements.txt && "
+        "jupyter lab notebooks/00_start_here.ipynb",
         "pip install -r requirements.txt && jupyter lab notebooks/00_start_here.ipynb",
         "pip install -r requirements-dev.txt && pytest",
     ):
         assert f"\n{command}\n" in README
-    [torch] = re.findall(r"`(torch==[^`]+)`", README)
-    assert torch in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
