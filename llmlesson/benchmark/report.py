@@ -39,12 +39,12 @@ def to_markdown(report: Report, day: date) -> str:
 def table(rows: Sequence[Row]) -> str:
     heads = ["prompt", "batch", "contender", "first token, ms", "decode, tokens/s", "a step, ms"]
     heads += ["prefill MFU", "step MFU", "step MBU"]
-    return _markdown(heads, [_cells(row) for row in rows])
+    return markdown_table(heads, [_cells(row) for row in rows])
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
     heads = ["prompt", "batch", "contender", "against", "first token", "decode"]
-    return _markdown(
+    return markdown_table(
         heads,
         [
             [str(r["prompt_tokens"]), str(r["batch"]), r["contender"], r["against"]]
@@ -74,7 +74,7 @@ def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _markdown(heads: list[str], lines: list[list[str]]) -> str:
+def markdown_table(heads: list[str], lines: list[list[str]]) -> str:
     """A Markdown table with aligned columns: words to the left, numbers to the right."""
     widths = [max(len(line[column]) for line in [heads, *lines]) for column in range(len(heads))]
     words = [head in ("contender", "against") for head in heads]

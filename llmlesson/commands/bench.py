@@ -9,6 +9,8 @@ from typing import Any
 
 from llmlesson.errors import LessonError
 
+RANDOM_TRACE = Path()  # --trace without a file
+
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
@@ -28,10 +30,27 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write plots into this HTML file")
     parser.add_argument("--json", action="store_true", help="print one JSON object in place of the table")
+    trace = parser.add_argument_group(
+        "a trace", "many requests, as users send them, under each policy: in place of the measurements above"
+    )
+    trace.add_argument(
+        "--trace", type=Path, metavar="FILE", nargs="?", const=RANDOM_TRACE,
+        help="a CSV file with the columns seconds, prompt_tokens, new_tokens; without one 16 random requests",
+    )  # fmt: skip
+    trace.add_argument("--rate", type=float, default=0.8, help="random requests a second (default: %(default)s)")
+    trace.add_argument("--requests", type=int, default=16, help="how many random ones (default: %(default)s)")
+    trace.add_argument("--max-running", type=int, default=8, help="most requests in a step (default: %(default)s)")
+    trace.add_argument("--token-budget", type=int, default=64, help="most tokens in a chunked step (%(default)s)")
+    trace.add_argument("--blocks", type=int, help="blocks of 16 tokens in the cache (default: 1,024 tokens a request)")
+    trace.add_argument(
+        "--cpu-time", action="store_true", help="measure CPU seconds, on a machine that does other work too"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.trace:
+        return run_traces(args)
     if args.plot and not args.plot.absolute().parent.is_dir():
         raise LessonError(f"There is no folder {args.plot.absolute().parent} for the plots: make it first.")
     from datetime import date
@@ -51,4 +70,30 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report.to_json(result, date.today())))
     else:
         print(report.to_markdown(result, date.today()))
+    return 0
+
+
+def run_traces(args: argparse.Namespace) -> int:
+    import sys
+
+    import llmlesson
+    from llmlesson.batching.trace import POLICIES, random_trace, trace_from_file
+    from llmlesson.benchmark.traces import run_trace, to_json, to_markdown
+
+    engine = llmlesson.load(args.model, device=args.device, dtype=args.dtype)
+    context, vocab = engine.config.max_position_embeddings, engine.config.vocab_size
+    if args.trace == RANDOM_TRACE:
+        # Lengths as in a chat: means of 109 and 35 tokens.
+        arrivals = random_trace(args.requests, args.rate, 109, 35, longest=min(context, 1024), vocab_size=vocab)
+    else:
+        arrivals = trace_from_file(args.trace, vocab)
+    clock = "cpu" if args.cpu_time else "wall"
+    summaries = {}
+    for policy in POLICIES:
+        print(f"Playing {len(arrivals)} requests: {policy}", file=sys.stderr, flush=True)
+        played = run_trace(
+            engine, arrivals, policy, args.blocks, 16, args.max_running, args.token_budget, clock
+        )  # fmt: skip
+        summaries[policy] = played.summary()
+    print(json.dumps(to_json(summaries)) if args.json else to_markdown(summaries, clock))
     return 0
