@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import errno
 import io
-import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from llmlesson import __version__
 from llmlesson.commands import COMMANDS
+from llmlesson.commands.terminal import fault_of, open_closed_streams, visible
 from llmlesson.errors import LessonError
 
 
@@ -29,28 +30,46 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C,
     141 nobody reads the output, 143 SIGTERM."""
+    open_closed_streams()
+    if sys.stdout is None:
+        print("llmlesson: standard output is closed: there is nowhere to write to.", file=sys.stderr)
+        return 1
     # What a dumb terminal or a Windows code page can't show is replaced, not an error in the middle of an answer.
     if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
         sys.stdout.reconfigure(errors="replace")
-    args = build_parser().parse_args(argv)
     # Leaves as Ctrl-C does: an unfinished fetch is cleaned up, and the pip that it started is ended.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        args = build_parser().parse_args(argv)
         status = int(args.run(args))
         sys.stdout.flush()  # at exit, what fails would be a message of Python's own
         return status
     except LessonError as error:
-        print(f"llmlesson: {error}", file=sys.stderr)
-        return 1
+        return failed(visible(str(error)))
     except KeyboardInterrupt:
         return 130
+    except SystemExit:  # the parser, after a help text or a usage error; or SIGTERM
+        if fault := fault_of(sys.stdout):
+            return failed(f"standard output can't be written ({fault}).")
+        raise
     except OSError as error:
-        if not reader_is_gone(error):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left for the flush at exit
-        return 141
+        if reader_is_gone(error):
+            fault_of(sys.stdout)
+            return 141
+        if fault := fault_of(sys.stdout, "\n"):  # nothing else tells whether it was the output that failed
+            return failed(f"standard output can't be written ({fault}).")
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def failed(message: str) -> int:
+    """Exit status 1, with a line on standard error as far as that can be written."""
+    with suppress(OSError):
+        print(f"llmlesson: {message}", file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        fault_of(stream)
+    return 1
 
 
 def reader_is_gone(error: OSError) -> bool:

@@ -8,8 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from llmlesson.commands.terminal import visible
+from llmlesson.errors import LessonError
+
 if TYPE_CHECKING:
     from llmlesson.engine import Engine, Step
+
+MAX_PROMPT = 10_000_000
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Stream the answer to standard output, then the summary to standard error (or all of it as JSON)."""
     import llmlesson
 
-    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    prompt = from_standard_input() if args.prompt == "-" else args.prompt
     engine = llmlesson.load(args.model, device=args.device)
 
     started = time.perf_counter()
@@ -38,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         for step in engine.stream(ids, max_new_tokens=args.max_new_tokens):
             steps.append(step)
             if not args.json:
-                print(step.text, end="", flush=True)
+                print(visible(step.text), end="", flush=True)
     except KeyboardInterrupt:
         pass  # the summary says so
     summary = summarize(engine, ids, tokenize_seconds, steps)
@@ -46,8 +51,21 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**summary, "text": "".join(step.text for step in steps)}))
     else:
         print(flush=True)
-        print(readable(summary), file=sys.stderr)
+        print(visible(readable(summary)), file=sys.stderr)
     return 130 if summary["finish_reason"] == "interrupted" else 0
+
+
+def from_standard_input() -> str:
+    """All of it, as far as it can be a prompt. LessonError where it is closed, too long, or no text."""
+    if sys.stdin is None:
+        raise LessonError("Standard input is closed. Give the prompt itself in place of -.")
+    try:
+        prompt = sys.stdin.read(MAX_PROMPT + 1)
+    except UnicodeDecodeError as error:
+        raise LessonError(f"Standard input is not text in {error.encoding} ({error.reason}).") from None
+    if len(prompt) > MAX_PROMPT:
+        raise LessonError(f"Standard input has more than {MAX_PROMPT:,} characters, more than any model reads.")
+    return prompt
 
 
 def summarize(engine: Engine, ids: list[int], tokenize_seconds: float, steps: list[Step]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from llmlesson.commands.terminal import visible
 from llmlesson.errors import LessonError
 from llmlesson.sizing.conventions import CONVENTIONS
 from llmlesson.sizing.dtypes import DTYPES, FLOATS
@@ -62,10 +63,10 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found if names else {**found[0], **extra}, indent=1))
     elif names:
         print(_title(args, sizes[0], "these models"))
-        print(compare_table(sizes))
+        print(visible(compare_table(sizes)))
         _print_notes(sizes)
     else:
-        print(sizes[0].explain() if args.explain else summary(args, sizes[0]))
+        print(visible(sizes[0].explain() if args.explain else summary(args, sizes[0])))
         for text in (plan.explain() if plan else None, _checked_text(checked) if checked else None):
             if text:
                 print("", text, sep="\n")
@@ -104,7 +105,7 @@ def _title(args: argparse.Namespace, size: KVCacheSize, name: str) -> str:
 def _print_notes(sizes: list[KVCacheSize]) -> None:
     for size in sizes:
         for note in size.notes:
-            print(f"note: {size.name}: {note}")
+            print(visible(f"note: {size.name}: {note}"))
 
 
 def verify(model: str, size: KVCacheSize) -> dict[str, Any]:

