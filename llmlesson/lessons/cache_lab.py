@@ -11,6 +11,7 @@ from torch import Tensor
 from llmlesson.engine import Engine
 from llmlesson.errors import LessonError
 from llmlesson.lessons.broken_cache import BUGS, LINES, ToyEngine
+from llmlesson.lessons.compare import type_in_words
 from llmlesson.views import cache_lab as view
 from llmlesson.views.exercise import report_html, report_text
 
@@ -99,9 +100,14 @@ class CacheLab:
 
         Raises LessonError for a name that is no patient, or no bug.
         """
+        if not isinstance(diagnosis, Mapping):
+            raise LessonError(
+                'A diagnosis is a dict with a bug for each patient, such as {"A": "late", "B": ...}, and not '
+                f"{type_in_words(diagnosis)}."
+            )
         for patient, bug in diagnosis.items():
             self._bug(patient)
-            if bug is not ... and bug not in BUGS:
+            if bug is not ... and (not isinstance(bug, str) or bug not in BUGS):
                 raise LessonError(f"{bug!r} is no bug of the list. They are: {', '.join(BUGS)}.")
         return Verdict({name: self._verdict(name, diagnosis.get(name, ...)) for name in PATIENTS})
 
@@ -112,7 +118,7 @@ class CacheLab:
         return self._known[bug]
 
     def _bug(self, patient: str) -> str:
-        if patient not in PATIENTS:
+        if not isinstance(patient, str) or patient not in PATIENTS:
             raise LessonError(f"There is no patient {patient!r}. They are {', '.join(PATIENTS)}.")
         return PATIENTS[patient]
 

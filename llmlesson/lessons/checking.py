@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import random
 import traceback
 from dataclasses import dataclass
@@ -10,8 +9,10 @@ from functools import wraps
 from types import CodeType
 from typing import Any
 
+from llmlesson.errors import LessonError
+from llmlesson.lessons.borrowed import calls_noticed, is_the_courses
 from llmlesson.lessons.compare import copied, difference, type_in_words, unchanged
-from llmlesson.lessons.exercise import Case, Exercise, Function, find_exercise
+from llmlesson.lessons.exercise import Case, Exercise, Function, NotAsAsked, NotDone, does_nothing, find_exercise
 from llmlesson.lessons.report import Failure, Report
 
 # What a learner's function may do without ending the notebook. An interrupt counts: it is how one leaves an endless
@@ -24,61 +25,79 @@ def check(exercise: str, function: Function, seed: int | None = None) -> Report:
 
     The report is shown by being the last line of a cell; `.passed` and `.status` ("passed", "failed", "not done") tell
     a program. Some cases are random, and differ in each run; with the `seed` that a report names they come again.
-    What the function raises is shown and not passed on. Raises LessonError for a name that is no exercise.
+    What the function raises is shown and not passed on. Raises LessonError for a name that is no exercise, and for a
+    seed that is no whole number.
     """
     wanted = find_exercise(exercise)
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise LessonError(f"A seed is a whole number, such as seed=7, not {seed!r}.")
     if not callable(function):
         return Report(exercise, wanted.function_name, "failed", failure=_not_a_function(wanted, function))
+    if is_the_courses(function):
+        return Report(exercise, wanted.function_name, "failed", failure=Failure(problem=_borrowed(function.__name__)))
     if seed is None:
         seed = random.SystemRandom().randrange(10_000)
     seen: list[Case] = []
     for case in wanted.cases(random.Random(seed)):
         seen.append(case)
         outcome = _outcome(wanted, function, case)
-        if outcome.not_done:
-            return Report(exercise, wanted.function_name, "not done")
+        if outcome.kind == "not done":
+            return Report(exercise, wanted.function_name, "not done", missing=outcome.problem)
         if outcome.problem:
-            means = _recognised(wanted, outcome, seen) or outcome.means or case.means
-            failure = _failure(wanted, case, len(seen), outcome, means, seed)
+            failure = _failure(wanted, outcome, seen, seed)
             return Report(exercise, wanted.function_name, "failed", len(seen), failure)
     return Report(exercise, wanted.function_name, "passed", len(seen))
 
 
-class _NotDone(BaseException):
-    """The function is still the stub. Not an Exception, so that no `except Exception` of a case's `run` keeps it."""
-
-
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of one case."""
+    """What came of one case.
 
+    kind: "right", "value" (not the expected one), "type" (of another type than expected), "error" (it raised), "way"
+    (it may be right, but how it was done is not what was asked) or "not done".
+    """
+
+    kind: str
     got: Any = None
     error: BaseException | None = None
-    problem: str = ""  # one line on what is wrong; empty where all is right
-    means: str = ""
-    not_done: bool = False
+    problem: str = ""  # one line on what is wrong or missing
+    why: str = ""  # what is known about it for certain
 
 
 def _outcome(exercise: Exercise, function: Function, case: Case) -> _Outcome:
     args = copied(case.args)
-    try:
-        got = copied(exercise.run(_watched(function), *args))
-    except _NotDone:
-        return _Outcome(not_done=True)
-    except LEARNERS_ERRORS as error:
-        return _Outcome(error=error, problem=_where(error, function), means=_error_means(error))
-    problem = difference(case.expected, got, exercise.tolerance)
-    if problem:
-        return _Outcome(got, problem=problem, means=_none_means(got))
+    borrowed: list[str] = []
+    if case.origin == "real model":  # then an exercise hands out the engine's own objects, to be called
+        outcome = _called(exercise, function, args)
+    else:
+        with calls_noticed() as borrowed:
+            outcome = _called(exercise, function, args)
+    if borrowed:
+        return _Outcome("way", outcome.got, problem=_borrowed(borrowed[0]))
+    if outcome.kind != "right":
+        return outcome
+    wrong = difference(case.expected, outcome.got, exercise.tolerance)
+    if wrong:
+        kind = "type" if wrong.wrong_kind else "value"
+        return _Outcome(kind, outcome.got, problem=wrong.text, why=_none_means(outcome.got))
     if not unchanged(case.args, args):
         pairs = zip(exercise.parameters, case.args, args, strict=True)
         changed = [name for name, before, after in pairs if not unchanged(before, after)]
-        return _Outcome(
-            got,
-            problem=f"The result is right, but the function changed its input: {', '.join(changed)}.",
-            means="Whoever called the function still needs what they passed in. Build a new list or tensor instead.",
-        )
-    return _Outcome(got)
+        problem = f"The result is right, but the function changed its input: {', '.join(changed)}."
+        why = "Whoever called the function still needs what they passed in. Build a new list or tensor instead."
+        return _Outcome("way", outcome.got, problem=problem, why=why)
+    return outcome
+
+
+def _called(exercise: Exercise, function: Function, args: Any) -> _Outcome:
+    try:
+        return _Outcome("right", copied(exercise.run(_watched(function), *args)))
+    except NotDone as unfinished:
+        return _Outcome("not done", problem=str(unfinished))
+    except NotAsAsked as complaint:
+        return _Outcome("way", copied(complaint.got), problem=str(complaint))
+    except LEARNERS_ERRORS as error:
+        return _Outcome("error", error=error, problem=_where(error, function), why=_error_means(error))
 
 
 def _watched(function: Function) -> Function:
@@ -89,24 +108,31 @@ def _watched(function: Function) -> Function:
         try:
             result = function(*args, **kwargs)
         except NotImplementedError:
-            raise _NotDone from None
-        if result is Ellipsis or (result is None and _does_nothing(function)):
-            raise _NotDone
+            raise NotDone from None
+        if result is Ellipsis or (result is None and does_nothing(function)):
+            raise NotDone
         return result
 
     return watched
 
 
-def _does_nothing(function: Function) -> bool:
-    """Whether its body is empty: a function that works and forgets to return is not "not done"."""
-
-    def empty() -> None: ...
-
-    return not hasattr(function, "__code__") or _code(function) == _code(empty)
-
-
-def _code(function: Function) -> list[tuple[str, Any]]:
-    return [(step.opname, step.argval) for step in dis.get_instructions(function) if step.opname != "NOP"]
+def _failure(exercise: Exercise, outcome: _Outcome, cases: list[Case], seed: int) -> Failure:
+    case = cases[-1]
+    recognised = _recognised(exercise, outcome, cases)
+    # What a wrong value usually means is no help to someone whose values are of another type, or never came.
+    usual = (recognised or case.means) if outcome.kind == "value" else ""
+    return Failure(
+        number=len(cases),
+        origin=case.origin,
+        inputs=dict(zip(exercise.parameters, case.args, strict=True)),
+        expected=case.expected,
+        got=outcome.got,
+        raised=outcome.error is not None,
+        problem=outcome.problem,
+        means=usual,
+        why="" if usual else recognised or outcome.why,
+        seed=seed if case.origin == "random" else None,
+    )
 
 
 def _recognised(exercise: Exercise, outcome: _Outcome, cases: list[Case]) -> str:
@@ -126,35 +152,25 @@ def _replay(exercise: Exercise, source: str, cases: list[Case]) -> _Outcome | No
 
 
 def _same(one: _Outcome | None, other: _Outcome) -> bool:
-    if one is None or not one.problem:
+    if one is None or one.kind != other.kind:
         return False
     if one.error is not None or other.error is not None:
-        return type(one.error) is type(other.error)
+        return type(one.error) is type(other.error) and str(one.error) == str(other.error)
     try:
         return difference(one.got, other.got, 1e-6) is None
     except TypeError:  # the learner's result, or the mistake's, is nothing that can be compared
         return False
 
 
-def _failure(exercise: Exercise, case: Case, number: int, outcome: _Outcome, means: str, seed: int) -> Failure:
-    return Failure(
-        number=number,
-        origin=case.origin,
-        inputs=dict(zip(exercise.parameters, case.args, strict=True)),
-        expected=case.expected,
-        got=outcome.got,
-        raised=outcome.error is not None,
-        problem=outcome.problem,
-        means=means,
-        seed=seed if case.origin == "random" else None,
-    )
+def _borrowed(name: str) -> str:
+    return f"You called {name}, which is the course's own way to do it. Here you write it yourself: do it without."
 
 
 def _not_a_function(exercise: Exercise, given: Any) -> Failure:
     name = exercise.function_name
     return Failure(
         problem=f"It is no function but {type_in_words(given)}.",
-        means=f"Pass the function itself, without calling it: {name}, not {name}(…).",
+        why=f"Pass the function itself, without calling it: {name}, not {name}(…).",
     )
 
 

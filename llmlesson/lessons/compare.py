@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,21 +18,34 @@ SEQUENCES = (list, tuple)
 SCALARS = (str, bytes, bool, int, float, type(None))
 
 
+@dataclass(frozen=True)
+class Difference:
+    """One line on how a result differs from what was expected."""
+
+    text: str
+    wrong_kind: bool = False  # another type or dtype, whatever the values are
+
+
 def copied(value: Any) -> Any:
-    """A copy that shares no list, dict, set or tensor with `value`; a cache is cloned, other objects stay the same."""
+    """A copy that shares no list, dict, set, namespace or tensor with `value`.
+
+    A cache is cloned; other objects stay the same.
+    """
     if isinstance(value, SEQUENCES) and type(value) in SEQUENCES:
         return type(value)(copied(item) for item in value)
     if type(value) is dict:
         return {key: copied(item) for key, item in value.items()}
     if type(value) in (set, bytearray):
         return value.copy()
+    if type(value) is SimpleNamespace:
+        return SimpleNamespace(**copied(vars(value)))
     if isinstance(value, Tensor):
         return value.detach().clone()
     return value.clone() if hasattr(value, "clone") else value
 
 
-def difference(expected: Any, got: Any, tolerance: float = 0.0) -> str | None:
-    """None where `got` is what was expected, else one line on how it differs.
+def difference(expected: Any, got: Any, tolerance: float = 0.0) -> Difference | None:
+    """None where `got` is what was expected, else how it differs.
 
     Raises TypeError where `expected` is nothing that can be compared: a fault of the exercise, not of the learner.
     """
@@ -43,7 +58,7 @@ def difference(expected: Any, got: Any, tolerance: float = 0.0) -> str | None:
     if isinstance(expected, (set, frozenset)):
         if not isinstance(got, (set, frozenset)):
             return _wrong_type("a set", got)
-        return None if set(expected) == set(got) else "The elements of the set differ."
+        return None if set(expected) == set(got) else Difference("The elements of the set differ.")
     if not isinstance(expected, SCALARS):
         raise TypeError(f"an expected result can't be of the type {type(expected).__name__}")
     return _scalar_difference(expected, got, tolerance)
@@ -55,6 +70,8 @@ def unchanged(before: Any, after: Any) -> bool:
         return len(before) == len(after) and all(unchanged(b, a) for b, a in zip(before, after, strict=True))
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(unchanged(before[key], after[key]) for key in before)
+    if isinstance(before, SimpleNamespace):
+        return unchanged(vars(before), vars(after))
     if isinstance(before, Tensor):
         # equal_nan, and the same inf: what was there before may be anything
         return before.shape == after.shape and torch.allclose(before, after, rtol=0, atol=0, equal_nan=True)
@@ -63,66 +80,89 @@ def unchanged(before: Any, after: Any) -> bool:
     return True
 
 
-def _scalar_difference(expected: Any, got: Any, tolerance: float) -> str | None:
+def _scalar_difference(expected: Any, got: Any, tolerance: float) -> Difference | None:
     if isinstance(got, Tensor) and isinstance(expected, (bool, int, float)) and got.numel() == 1:
-        return "It is a tensor with one element, not a plain number: .item() gives the number."
+        text = "It is a tensor with one element, not a plain number: .item() gives the number."
+        return Difference(text, wrong_kind=True)
     if isinstance(expected, float) and isinstance(got, (int, float)) and not isinstance(got, bool):
         if math.isclose(expected, got, rel_tol=tolerance, abs_tol=tolerance):
             return None
-        return f"It is off by {abs(got - expected):.3g}."
+        return Difference(f"It is off by {abs(got - expected):.3g}.")
     if type(expected) is int and isinstance(got, float) and got == expected:
-        return "The value is right, but it is a float where a whole number (int) is expected."
+        text = "The value is right, but it is a float where a whole number (int) is expected."
+        return Difference(text, wrong_kind=True)
     if type(got) is not type(expected):
         return _wrong_type(type_in_words(expected), got)
-    return None if got == expected else "The values differ."
+    return None if got == expected else Difference("The values differ.")
 
 
-def _tensor_difference(expected: Tensor, got: Any, tolerance: float) -> str | None:
+def _tensor_difference(expected: Tensor, got: Any, tolerance: float) -> Difference | None:
     if not isinstance(got, Tensor):
-        return _wrong_type("a tensor", got)
+        wrong = _wrong_type("a tensor", got)
+        return replace(wrong, text=wrong.text + _right_otherwise(expected, _as_tensor(got), tolerance))
     if got.shape != expected.shape:
-        return f"The shape is {list(got.shape)}, not {list(expected.shape)}."
+        return Difference(f"The shape is {list(got.shape)}, not {list(expected.shape)}.")
     if got.dtype != expected.dtype:
-        return f"The dtype is {_dtype(got)}, not {_dtype(expected)}."
+        text = f"The dtype is {_dtype(got)}, not {_dtype(expected)}."
+        return Difference(text + _right_otherwise(expected, got, tolerance), wrong_kind=True)
     got, expected = got.detach().cpu(), expected.detach().cpu()
-    close = torch.isclose(got, expected, rtol=tolerance, atol=tolerance)
+    # NaN equals NaN, so that a mistake that gives it is recognised; no expected result holds one.
+    close = torch.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     if close.all():
         return None
     where = [int(i) for i in (~close).nonzero()[0]]
     counted = f"{int((~close).sum())} of {close.numel()} elements differ"
     at = tuple(where)
-    return f"{counted}, first at {where}: {got[at].item():.6g}, not {expected[at].item():.6g}."
+    return Difference(f"{counted}, first at {where}: {got[at].item():.6g}, not {expected[at].item():.6g}.")
 
 
-def _sequence_difference(expected: list[Any] | tuple[Any, ...], got: Any, tolerance: float) -> str | None:
+def _as_tensor(value: Any) -> Tensor | None:
+    """A tensor of what stands in lists, where it makes one."""
+    try:
+        of_tensors = isinstance(value, SEQUENCES) and bool(value) and isinstance(value[0], Tensor)
+        return torch.stack(list(value)) if of_tensors else torch.tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _right_otherwise(expected: Tensor, got: Tensor | None, tolerance: float) -> str:
+    """A remark for those who have only the type wrong."""
+    if got is None or got.shape != expected.shape:
+        return ""
+    return "" if _tensor_difference(expected, got.to(expected.dtype), tolerance) else " The values are right."
+
+
+def _sequence_difference(expected: list[Any] | tuple[Any, ...], got: Any, tolerance: float) -> Difference | None:
     if isinstance(got, Iterator):
-        return f"It is a {type(got).__name__}, which has computed nothing yet: put list(...) around it."
+        text = f"It is a {type(got).__name__}, which has computed nothing yet: put list(...) around it."
+        return Difference(text, wrong_kind=True)
     if not isinstance(got, SEQUENCES):
         return _wrong_type(type_in_words(expected), got)
     for index, (e, g) in enumerate(zip(expected, got, strict=False)):
         inner = difference(e, g, tolerance)
         if inner is not None:
-            return f"The first difference is at [{index}]. {inner}" if len(expected) > 1 else inner
+            place = f"The first difference is at [{index}]. " if len(expected) > 1 else ""
+            return replace(inner, text=place + inner.text)
     if len(got) != len(expected):
-        return f"Its length is {len(got)}, not {len(expected)}."
+        return Difference(f"Its length is {len(got)}, not {len(expected)}.")
     return None
 
 
-def _dict_difference(expected: dict[Any, Any], got: Any, tolerance: float) -> str | None:
+def _dict_difference(expected: dict[Any, Any], got: Any, tolerance: float) -> Difference | None:
     if not isinstance(got, dict):
         return _wrong_type("a dict", got)
     for key, value in expected.items():
         if key not in got:
-            return f"The key {key!r} is missing."
+            return Difference(f"The key {key!r} is missing.")
         inner = difference(value, got[key], tolerance)
         if inner is not None:
-            return f"At the key {key!r}: {inner}"
+            return replace(inner, text=f"At the key {key!r}: {inner.text}")
     surplus = [key for key in got if key not in expected]
-    return f"The key {surplus[0]!r} should not be there." if surplus else None
+    return Difference(f"The key {surplus[0]!r} should not be there.") if surplus else None
 
 
-def _wrong_type(expected: str, got: Any) -> str:
-    return f"It is {type_in_words(got)}, where {expected} is expected."
+def _wrong_type(expected: str, got: Any) -> Difference:
+    return Difference(f"It is {type_in_words(got)}, where {expected} is expected.", wrong_kind=True)
 
 
 def type_in_words(value: Any) -> str:
@@ -130,7 +170,7 @@ def type_in_words(value: Any) -> str:
     if value is None:
         return "None"
     name = {"Tensor": "tensor"}.get(type(value).__name__, type(value).__name__)
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[0] in 'aeiou' or name == 'ndarray' else 'a'} {name}"
 
 
 def _dtype(tensor: Tensor) -> str:

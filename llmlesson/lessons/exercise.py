@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import dis
 import pkgutil
 import random
 from collections.abc import Callable, Iterable
@@ -39,6 +40,29 @@ class Mistake:
     source: str
     means: str = ""  # what to tell those whose answers equal this one's
     says: str = ""  # without `means`: a piece of the general message that must appear
+
+
+class NotDone(BaseException):
+    """What is asked for isn't there yet; the text says what is missing, where not all is.
+
+    Not an Exception, so that no `except Exception` around an unfinished function keeps it.
+    """
+
+
+class NotAsAsked(Exception):
+    """Raised by an exercise's `run`: the function gave `got`, and the text says what is wrong about how it did that."""
+
+    def __init__(self, problem: str, got: Any = None) -> None:
+        super().__init__(problem)
+        self.got = got
+
+
+def does_nothing(function: Any) -> bool:
+    """Whether a function's body is empty, as in a stub: `pass`, `...` or only a docstring."""
+
+    def empty() -> None: ...
+
+    return not hasattr(function, "__code__") or _code(function) == _code(empty)
 
 
 def call(function: Function, *args: Any) -> Any:
@@ -87,6 +111,10 @@ def exercise_names() -> list[str]:
 
 def find_exercise(name: str) -> Exercise:
     """Raises LessonError for a name that is no exercise."""
+    if not isinstance(name, str):
+        raise LessonError(
+            f'An exercise is named by a text, as in lessons.check("kv-cache", new_cache), and not by {name!r}.'
+        )
     names = exercise_names()
     if name not in names:
         close = difflib.get_close_matches(str(name), names, n=1)
@@ -95,6 +123,10 @@ def find_exercise(name: str) -> Exercise:
     module = import_module(f"llmlesson.lessons.exercises.{name.replace('-', '_')}")
     exercise: Exercise = module.EXERCISE
     return exercise
+
+
+def _code(function: Function) -> list[tuple[str, Any]]:
+    return [(step.opname, step.argval) for step in dis.get_instructions(function) if step.opname != "NOP"]
 
 
 def _function(source: str) -> ast.FunctionDef:

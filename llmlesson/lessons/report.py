@@ -13,7 +13,8 @@ class Failure:
     """The first case that went wrong; number 0 where it never came to a case."""
 
     problem: str
-    means: str = ""
+    means: str = ""  # what a wrong value usually comes from
+    why: str = ""  # what is known for certain
     number: int = 0
     origin: str = ""
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -25,32 +26,37 @@ class Failure:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """status: "passed" | "failed" | "not done"; cases: how many were run."""
+    """status: "passed" | "failed" | "not done"; cases: how many were run; missing: what is not done, where not all."""
 
     exercise: str
     function_name: str
     status: str
     cases: int = 0
     failure: Failure | None = None
+    missing: str = ""
 
     @property
     def passed(self) -> bool:
         return self.status == "passed"
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, as (label, text); a text may have several lines."""
+        """What is wrong, as (label, text); a text may have several lines."""
         failure = self.failure
         if failure is None:
             return []
-        rows = []
-        if failure.number:
-            rows = [(name, view.shown(value)) for name, value in failure.inputs.items()]
-            rows.append(("expected", view.shown(failure.expected)))
-            if not failure.raised:
-                rows.append(("got", view.shown(failure.got)))
-        rows.append(("raised" if failure.raised else "difference" if failure.number else "given", failure.problem))
-        if failure.means:
-            rows.append(("usually means", failure.means))
+        rows = [("raised" if failure.raised else "problem", failure.problem)]
+        rows += [(label, text) for label, text in (("usually means", failure.means), ("why", failure.why)) if text]
+        return rows
+
+    def details(self) -> list[tuple[str, str]]:
+        """The case that went wrong: what went in, what should come out, what came, how to have it again."""
+        failure = self.failure
+        if failure is None or not failure.number:
+            return []
+        rows = [(name, view.shown(value)) for name, value in failure.inputs.items()]
+        rows.append(("expected", view.shown(failure.expected)))
+        if not failure.raised:
+            rows.append(("got", view.shown(failure.got)))
         if failure.seed is not None:
             again = f"lessons.check({self.exercise!r}, {self.function_name}, seed={failure.seed})".replace("'", '"')
             rows.append(("the same again", again))
@@ -61,14 +67,15 @@ class Report:
             return f"✓ {self.exercise}: right, in all {self.cases} cases."
         if self.status == "not done":
             again = 'Put your code in place of the "..." and run the cell again.'
-            return f"○ {self.exercise}: not done yet. {again}"
+            return f"○ {self.exercise}: not done yet. {self.missing or again}"
         failure = self.failure
         if failure is None or not failure.number:
             return f"✗ {self.exercise}: not right yet."
         return f"✗ {self.exercise}: not right yet. This is case {failure.number} ({failure.origin}):"
 
     def __repr__(self) -> str:
-        return view.report_text(self.headline(), self.rows())
+        return view.report_text(self.headline(), [*self.rows(), *self.details()])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        return {"text/html": view.report_html(self.status, self.headline(), self.rows()), "text/plain": repr(self)}
+        html = view.report_html(self.status, self.headline(), self.rows(), self.details())
+        return {"text/html": html, "text/plain": repr(self)}

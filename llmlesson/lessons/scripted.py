@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
+
+import torch
+from torch import Tensor
 
 from llmlesson.errors import LessonError
 
 ENDS = ("<end>", "<end of text>")  # their ids, 0 and 1, are the end-of-sequence ids
+# What comes to those who go on although the answer was complete.
+TAIL = (" and", " so", " on", ENDS[0])
+
+Piece = str | bytes  # bytes where a token holds only a part of a character
 
 
 class ScriptedCache:
@@ -30,44 +38,63 @@ class ScriptedCache:
 
 
 class ScriptedTokenizer:
-    """Ids are indexes into a list of pieces of text."""
+    """Ids are indexes into a list of pieces."""
 
-    def __init__(self, pieces: Sequence[str]) -> None:
+    def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = list(pieces)
 
     def decode(self, ids: Sequence[int]) -> str:
-        return "".join(self.pieces[i] for i in ids if i >= len(ENDS))
+        """Bytes that are no whole character become U+FFFD, as with a real tokenizer."""
+        pieces = [self.pieces[i] for i in ids if i >= len(ENDS)]
+        return b"".join(p.encode() if isinstance(p, str) else p for p in pieces).decode(errors="replace")
 
 
 class ScriptedEngine:
-    """Gives the pieces of a script, all different, one after the other; has `Engine`'s prefill and decode.
+    """Gives the pieces of a script, all different, one after the other; has `Engine`'s prefill, decode and logits.
 
-    What comes next depends on the token that is read, and on nothing else. A call that would go on behind the script's
-    end raises LessonError: it should not have been made.
+    What comes next depends on the last token that is read, and on nothing else. Behind the script's end it goes on
+    for a few tokens. `read` counts the tokens that were read.
     """
 
-    def __init__(self, script: Sequence[str]) -> None:
+    def __init__(self, script: Sequence[Piece]) -> None:
         self.script = list(script)
-        self.tokenizer = ScriptedTokenizer([*ENDS, *(piece for piece in script if piece not in ENDS)])
+        self._all = [*script, *TAIL]
+        self.tokenizer = ScriptedTokenizer([*ENDS, *(piece for piece in self._all if piece not in ENDS)])
         self.eos_token_ids = frozenset(range(len(ENDS)))
+        self.read = 0
 
     def prefill(self, ids: Sequence[int], cache: ScriptedCache | None = None) -> tuple[ScriptedCache, int]:
         cache = cache or ScriptedCache(1024)
         cache.append(len(ids))
-        return cache, self._token(0)
+        self.read += len(ids)
+        return cache, self._after(ids[-1])
 
     def decode(self, cache: ScriptedCache, token: int) -> tuple[ScriptedCache, int]:
         if not isinstance(token, int):
             raise LessonError(f"decode reads one token, a whole number; it was given {token!r}.")
         if token in self.eos_token_ids:
             raise LessonError("decode was given an end-of-sequence token: the answer had ended there.")
-        cache.append(1)
-        return cache, self._token(token - len(ENDS) + 1)
+        return self.prefill([token], cache)
 
-    def _token(self, place: int) -> int:
-        if place >= len(self.script):
-            raise LessonError("decode was called once more than needed: the answer was complete.")
-        return self.tokenizer.pieces.index(self.script[place])
+    def logits(self, ids: Sequence[int], cache: ScriptedCache | None = None) -> Tensor:
+        self.prefill(ids, cache)
+        after = torch.tensor([self._after(token) for token in ids])
+        return torch.nn.functional.one_hot(after, len(self.tokenizer.pieces)).float()
+
+    def generate(self, *args: object, **kwargs: object) -> NoReturn:
+        raise LessonError(
+            "engine.generate and engine.stream are this very loop, ready-made. Here you write it yourself: "
+            "engine.prefill and engine.decode are all it needs."
+        )
+
+    stream = generate
+
+    def clone(self) -> ScriptedEngine:
+        return ScriptedEngine(self.script)
+
+    def _after(self, token: int) -> int:
+        place = token - len(ENDS) + 1 if token < len(self.tokenizer.pieces) else 0  # else it is a prompt's
+        return self.tokenizer.pieces.index(self._all[place])
 
     def __repr__(self) -> str:
         return f"an engine that gives {', '.join(map(repr, self.script))}"

@@ -14,18 +14,30 @@ LONGEST = 400  # characters of a value that are shown
 FEW_ELEMENTS = 24  # a tensor of at most so many is shown whole
 
 
-def report_html(status: str, headline: str, rows: Sequence[tuple[str, str]]) -> str:
-    """A headline, and under it (label, text) rows. Raises KeyError for an unknown status."""
+def report_html(
+    status: str, headline: str, rows: Sequence[tuple[str, str]], details: Sequence[tuple[str, str]] = ()
+) -> str:
+    """A headline, and under it (label, text) rows, then the details; these are folded where they are long.
+
+    Raises KeyError for an unknown status.
+    """
+    if sum(len(text) for _, text in details) <= LONGEST:
+        table = _rows([*rows, *details])
+    else:
+        table = f"{_rows(rows)}<details><summary>The case, with what was expected</summary>{_rows(details)}</details>"
+    colour, line = EDGES[status]
+    style = f"{css('border-left', colour, f'4px {line}')}padding:.3em .9em;margin:.4em 0;{css('background', 'panel')}"
+    head = f'<p style="margin:.3em 0"><strong>{escape(headline)}</strong></p>'
+    return styled(f'<div role="status" style="{style}">{head}{table}</div>')
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> str:
     lines = "".join(
         f'<tr><th scope="row" style="text-align:left;vertical-align:top;white-space:nowrap">{escape(label)}</th>'
         f'<td style="text-align:left;white-space:pre-wrap;overflow-wrap:anywhere">{_cell(label, text)}</td></tr>'
         for label, text in rows
     )
-    table = f'<table style="margin:.3em 0">{lines}</table>' if rows else ""
-    colour, line = EDGES[status]
-    style = f"{css('border-left', colour, f'4px {line}')}padding:.3em .9em;margin:.4em 0;{css('background', 'panel')}"
-    head = f'<p style="margin:.3em 0"><strong>{escape(headline)}</strong></p>'
-    return styled(f'<div role="status" style="{style}">{head}{table}</div>')
+    return f'<table style="margin:.3em 0">{lines}</table>' if rows else ""
 
 
 def report_text(headline: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -79,5 +91,5 @@ def _numbers(value: Any) -> str:
 
 def _cell(label: str, text: str) -> str:
     # Words as words, values and code as code; either may run from right to left.
-    words = label in ("usually means", "difference", "given")
+    words = label in ("usually means", "why", "problem")
     return f"<bdi>{escape(text)}</bdi>" if words else f"<bdi><code>{escape(text)}</code></bdi>"

@@ -138,6 +138,12 @@ def test_every_wrong_guess_is_answered_with_a_sign_that_speaks_against_it(lab):
         (lambda lab: lab.check({"Z": "late"}), "no patient 'Z'"),
         (lambda lab: lab.check({"A": "flu"}), "'flu' is no bug of the list"),
         (lambda lab: lab.patient("late"), "no patient 'late'"),
+        (lambda lab: lab.patient(["A"]), r"no patient \['A'\]"),
+        (lambda lab: lab.check(["late"] * 8), "a dict with a bug for each patient, .* not a list"),
+        (lambda lab: lab.check("late"), "a dict with a bug for each patient, .* not a str"),
+        (lambda lab: lab.check(None), "a dict with a bug for each patient, .* not None"),
+        (lambda lab: lab.check({"A": ["late"]}), r"\['late'\] is no bug of the list"),
+        (lambda lab: lab.check({7: "late"}), "no patient 7"),
         (lambda lab: ToyEngine(lab.engine, "flu"), "no bug 'flu'"),
     ],
 )

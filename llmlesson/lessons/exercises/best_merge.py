@@ -120,6 +120,42 @@ MISTAKES = (
     Mistake(IN_A_COPY.replace("    tokens = tokens[:]\n", ""), says="changed its input: tokens"),
     Mistake(SOLUTION.replace("return merged", "return iter(merged)"), says="put list(...) around it"),
     Mistake(SOLUTION.replace("    return merged\n", ""), says="without `return` gives None"),
+    Mistake(
+        "import re\n\ndef apply_best_merge(tokens, ranks):\n"
+        "    pairs = [pair for pair in zip(tokens, tokens[1:]) if pair in ranks]\n"
+        "    if not pairs:\n        return list(tokens)\n"
+        "    left, right = min(pairs, key=ranks.get)\n"
+        "    text = '|' + '|'.join(tokens) + '|'\n"
+        "    pattern = rf'(?<=\\|){re.escape(left)}\\|{re.escape(right)}(?=\\|)'\n"
+        "    return re.sub(pattern, lambda match: left + right, text)[1:-1].split('|')",
+        "You joined the tokens with a sign between them. A token may hold that sign itself: keep them in a list.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "tuple(tokens[i : i + 2]) == best",
+            "i + 1 < len(tokens) and tokens[i] is best[0] and tokens[i + 1] is best[1]",
+        ),
+        "You compared with `is`, which asks for the very same object in memory. Texts are compared with ==.",
+    ),
+    Mistake(
+        SOLUTION.replace("min(pairs, key=ranks.get)", "next(pair for pair in ranks if pair in pairs)"),
+        "You took the first pair of the table. A dict need not be in the order of its ranks: the lowest rank decides.",
+    ),
+    Mistake(
+        SOLUTION.replace("min(pairs, key=ranks.get)", "min(pairs)"),
+        "You took the first pair of the alphabet. The lowest rank decides: min(pairs, key=ranks.get).",
+    ),
+    Mistake(
+        SOLUTION.replace(" if pair in ranks]", "]").replace("key=ranks.get", "key=lambda pair: ranks.get(pair, 10**6)"),
+        "A pair that is not in the table is never merged, even where there is no other.",
+    ),
+    Mistake(SOLUTION.replace("return merged", "return ''.join(merged)"), says="It is a str, where a list is expected"),
+    Mistake(
+        SOLUTION.replace(
+            "    if not pairs:\n        return list(tokens)\n", "    if not pairs:\n        return best\n"
+        ).replace("    if not", "    best = None\n    if not"),
+        says="without `return` gives None",
+    ),
 )
 
 
@@ -132,7 +168,11 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield Case((["l", "a", "b"], {("l", "ab"): 20, ("l", "a"): 30}), ["la", "b"], NOT_YET)
     yield Case((["a", "a", "a"], {("a", "a"): 7}), ["aa", "a"])
     yield Case((["ab", "c", "a", "bc"], {("a", "bc"): 4}), ["ab", "c", "abc"])
+    yield Case((list("xyz"), {("y", "z"): 3, ("x", "y"): 7}), ["x", "yz"])
     yield Case((list("xyz"), {("y", "z"): 0, ("x", "y"): 1}), ["x", "yz"])
+    yield Case((["|", "a", "b", "|"], {("a", "b"): 4}), ["|", "ab", "|"])
+    # The same texts, as objects of their own.
+    yield Case((["".join("ab"), "c", "".join("ab"), "c"], {("ab", "c"): 4}), ["abc", "abc"])
     yield Case((["x", "y"], ranks), ["x", "y"], NO_PAIR)
     yield Case((["a"], ranks), ["a"], NO_PAIR)
     yield Case(([], ranks), [], NO_PAIR)

@@ -101,7 +101,32 @@ MISTAKES = (
         TWO_PARTS.replace("torch.zeros((new, cached + new), dtype=bool)", "[[False] * (cached + new)] * new").replace(
             "mask[row, : cached + row + 1] = True", "mask[row] = [k <= cached + row for k in range(cached + new)]"
         ),
-        says="It is a list, where a tensor is expected",
+        says="It is a list, where a tensor is expected. The values are right.",
+    ),
+    Mistake(
+        "from llmlesson.engine import attention\n\ndef causal_mask(cached, new):\n"
+        "    return attention.causal_mask(new, cached + new, 'cpu')",
+        says="You called attention.causal_mask, which is the course's own",
+    ),
+    Mistake(TRIANGLE.replace("tril(diagonal=cached)", "tril(diagonal=cached).int()"), says="The values are right."),
+    Mistake(
+        TRIANGLE.replace("new, cached + new,", "64, 64,").replace(
+            "tril(diagonal=cached)", "tril()[cached : cached + new, : cached + new]"
+        ),
+        "Your mask is cut out of one of a fixed size. Prompts may be longer: make it as large as it has to be.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "return seen[None, :] <= looking[:, None]",
+            "near = seen[None, :] > looking[:, None] - 64\n    return near & (seen[None, :] <= looking[:, None])",
+        ),
+        "Each token sees only those just before it, as with a sliding window. Here it sees all that came before.",
+    ),
+    Mistake(
+        TRIANGLE.replace(
+            "    return", "    if new == 1:\n        return torch.ones(cached + 1, dtype=torch.bool)\n    return"
+        ),
+        "A single new token needs a row of its own too: the shape is [1, cached + 1].",
     ),
 )
 
@@ -113,6 +138,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
     )
     yield Case((4, 1), drawn("xxxxx"), "A single new token, as in decode, sees all cached positions and itself.")
     yield Case((0, 1), drawn("x"), "The first token of a prompt sees itself.")
+    yield Case((98, 2), drawn("x" * 99 + ".", "x" * 100), "Two new tokens behind 98 others: they see all of those.")
     for _ in range(20):
         cached, new = rng.randrange(12), rng.randrange(1, 9)
         rows = ("x" * (cached + 1 + row) + "." * (new - 1 - row) for row in range(new))

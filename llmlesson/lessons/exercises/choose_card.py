@@ -97,6 +97,37 @@ MISTAKES = (
         SOLUTION.replace("needed <=", "needed <"),
         "It fits exactly, and that is enough: <= in place of <.",
     ),
+    Mistake(
+        SOLUTION.replace("speed >= tokens_per_second", "speed > tokens_per_second"),
+        "It is just as fast as it must be, and that is enough: >= in place of >.",
+    ),
+    Mistake(SOLUTION.replace("return name, speed", "return name"), says="It is a str, where a tuple is expected"),
+    Mistake(
+        SOLUTION.replace("return name, speed", "return speed, name"), says="The first difference is at [0]. It is a"
+    ),
+    Mistake(
+        SOLUTION.replace("return name, speed", "return name, int(speed)"),
+        "You cut the speed down to a whole number. Return the float.",
+    ),
+    Mistake(
+        SOLUTION.replace("users * context * bytes_per_token", "users * bytes_per_token"),
+        "That is the cache of one token for each user. Each has `context` tokens.",
+    ),
+    Mistake(
+        SOLUTION.replace("memory_bytes - memory_bytes // 10", "memory_bytes - memory_bytes // 5"),
+        "A fifth of the memory was kept free. It is a tenth.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "    for name, memory", "    cards = sorted(cards, key=lambda card: -card[2])\n    for name, memory"
+        ),
+        "That one can carry it, but a cheaper one can too: take the first in the list.",
+    ),
+    Mistake(SOLUTION.replace("return None", "return ()"), says="It is a tuple, where None is expected"),
+    Mistake(
+        SOLUTION.replace("return None", "raise ValueError('no card')"),
+        says="ValueError: no card",
+    ),
 )
 
 # Numbers to do in one's head: a user takes 50 tokens × 2 bytes = 100 bytes.
@@ -111,8 +142,10 @@ def cases(rng: random.Random) -> Iterator[Case]:
         (CARDS, 500, 2, 3, 50, 13), ("large", large / 800), "The small card is large enough, but 12.5 is too slow."
     )
     yield Case((CARDS, 500, 2, 10, 50, 2), ("middle", middle / 1_500), "500 + 10 × 100 = 1,500: more than small has.")
+    yield Case((CARDS, 500, 2, 7, 25, 8), ("small", small / 850), "850 bytes, and the small card may hold 900.")
     yield Case((CARDS, 500, 2, 4, 50, 8), ("small", small / 900), "900 bytes are just what the small card may hold.")
     yield Case((CARDS, 500, 2, 5, 50, 8), ("middle", middle / 1_000), "A tenth of the small card must stay free.")
+    yield Case((CARDS, 500, 2, 3, 50, 12.5), ("small", small / 800), "The small card is just fast enough.")
     yield Case((CARDS, 500, 2, 3, 50, 40), None, "Even the large card gives only 24,000 / 800 = 30.")
     yield Case((CARDS, 500, 2, 40, 50, 1), None, "4,500 bytes: more than any card has.")
     for _ in range(30):

@@ -57,6 +57,28 @@ MISTAKES = (
         "Not even one KV head fits here. None says so; 1 would end in out of memory.",
     ),
     Mistake(SOLUTION.replace("return None", "return 0"), says="It is an int, where None is expected"),
+    Mistake(
+        SOLUTION.replace("range(query_heads, 0, -1)", "range(query_heads // 2, 0, -1)"),
+        "As many KV heads as query heads is allowed too, if they fit: that is attention without any sharing.",
+    ),
+    Mistake(
+        SOLUTION.replace("return kv_heads", "return query_heads // kv_heads"),
+        "That is how many query heads share a KV head. Asked for is how many KV heads there are.",
+    ),
+    Mistake(
+        SOLUTION.replace("return kv_heads", "return kv_heads * of_one"),
+        "These are the bytes of the caches. Asked for is how many KV heads fit.",
+    ),
+    Mistake(
+        SOLUTION.replace("kv_heads * of_one <= budget", "query_heads * of_one <= budget"),
+        "You counted a KV head for each query head. What takes memory are the KV heads that are left.",
+    ),
+    Mistake(SOLUTION.replace("return kv_heads", "return float(kv_heads)"), says="float where a whole number (int)"),
+    Mistake(SOLUTION.replace("return kv_heads", "return [kv_heads]"), says="It is a list, where an int is expected"),
+    Mistake(
+        SOLUTION.replace("return None", "raise ValueError('too small')"),
+        says="ValueError: too small",
+    ),
 )
 
 HEAD = 7_680_000  # bytes: a KV head of SmolLM2-135M, 1,000 tokens in 16 bits

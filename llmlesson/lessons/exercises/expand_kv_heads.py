@@ -76,7 +76,28 @@ MISTAKES = (
         BY_INDEX.replace(
             "kv[[head // group for head in range(query_heads)]]", "[kv[head // group] for head in range(query_heads)]"
         ),
-        says="It is a list, where a tensor is expected",
+        says="It is a list, where a tensor is expected. The values are right.",
+    ),
+    Mistake(
+        SOLUTION.replace("dim=0)", "dim=0).double()"), says="The dtype is float64, not float32. The values are right."
+    ),
+    Mistake(
+        SOLUTION.replace("dim=0)", "dim=0).half()"), says="The dtype is float16, not float32. The values are right."
+    ),
+    Mistake(SOLUTION.replace("dim=0)", "dim=0).tolist()"), says="It is a list, where a tensor is expected."),
+    Mistake(SOLUTION.replace("dim=0)", "dim=0).numpy()"), says="It is an ndarray, where a tensor is expected."),
+    Mistake(SOLUTION.replace("// kv", "/ kv"), says="TypeError"),
+    Mistake(
+        SOLUTION.replace("query_heads // kv.shape[0]", "query_heads // 2"),
+        "You took two KV heads for granted. How many there are, kv.shape[0] says.",
+    ),
+    Mistake(
+        "import torch\n"
+        + SOLUTION.replace(
+            "    return kv.repeat_interleave(group, dim=0)",
+            "    kv.mul_(2)\n    return kv.repeat_interleave(group, dim=0) / 2",
+        ),
+        says="changed its input: kv",
     ),
 )
 

@@ -13,8 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from llmlesson.engine.attention import attend, attend_reference
-from llmlesson.errors import LessonError
-from llmlesson.lessons.exercise import Case, Exercise, Function, Mistake
+from llmlesson.lessons.exercise import Case, Exercise, Function, Mistake, NotAsAsked
 from llmlesson.lessons.real import real_engine
 
 STUB = '''
@@ -137,10 +136,38 @@ MISTAKES = (
         ),
         "Positions were hidden. There is one new token, the last, and it sees them all: no mask.",
     ),
-    Mistake(REPEATED, COPIED),
-    Mistake(BROADCAST, COPIED),
+    Mistake(REPEATED, says=COPIED),
+    Mistake(BROADCAST, says=COPIED),
     Mistake(SOLUTION.replace("mixed.view(-1, head_dim)", "mixed"), says="The shape is"),
     Mistake(SOLUTION.replace("mixed.view(-1, head_dim)", "mixed.mean(dim=1)"), says="The shape is"),
+    Mistake(
+        SOLUTION.replace("scores.softmax(dim=-1)", "(scores.exp() / scores.exp().sum(dim=-1, keepdim=True))"),
+        "The exponential of a large score is infinity, and infinity by infinity is no number. softmax takes the "
+        "largest score off first, which changes nothing else.",
+    ),
+    Mistake(
+        "from llmlesson.engine.attention import attend\n\ndef grouped_attention(q, k, v):\n"
+        "    return attend(q[None, :, None], k[None], v[None])[0, :, 0]",
+        says="You called attention.attend, which is the course's own",
+    ),
+    Mistake(
+        "from llmlesson.engine.attention import attend_reference\n\ndef grouped_attention(q, k, v):\n"
+        "    return attend_reference(q[:, None], k, v)[:, 0]",
+        says="You called attention.attend_reference, which is the course's own",
+    ),
+    Mistake(
+        SOLUTION.replace("mixed.view(-1, head_dim)", "mixed.view(-1, head_dim).double()"), says="The values are right."
+    ),
+    Mistake(
+        SOLUTION.replace("mixed.view(-1, head_dim)", "mixed.view(-1, head_dim).tolist()"), says="The values are right."
+    ),
+    Mistake(SOLUTION.replace("q = q.view(", "q = q.reshape(kv_heads, 2 * "), says="RuntimeError"),
+    Mistake(
+        SOLUTION.replace("    return", "    q *= 0\n    return")
+        .replace("q = q.view", "heads = q.view")
+        .replace("q @", "heads @"),
+        says="changed its input: q",
+    ),
 )
 
 LONG = 64  # positions from which on a copy would matter, and is looked for
@@ -164,7 +191,8 @@ def run(function: Function, q: Tensor, k: Tensor, v: Tensor) -> Any:
     with _Largest() as largest:
         result = function(q, k, v)
     if k.shape[1] >= LONG and largest.numbers > k.numel():
-        raise LessonError(f"a tensor of {largest.numbers:,} numbers was made, where K has {k.numel():,}.")
+        problem = f"{COPIED} (A tensor of {largest.numbers:,} numbers was made, where K has {k.numel():,}.)"
+        raise NotAsAsked(problem, result)
     return result
 
 
@@ -179,7 +207,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
         "Queries of 0 look at all positions alike: the mean of the values is 3 in KV head 0, and 30 in KV head 1.",
     )
     yield Case(
-        (100 * torch.eye(4)[[0, 2, 1, 3]], k, v),
+        (1000 * torch.eye(4)[[0, 2, 1, 3]], k, v),
         torch.tensor([0.0, 6.0, 0.0, 60.0])[:, None].expand(4, 4).clone(),
         "Each of these queries fits one key, and should get the value beside it.",
     )

@@ -40,9 +40,9 @@ def keys_and_values(x, layer, cos, sin, kv_heads):
     return k, v
 """
 
-WITH_THE_ENGINE = """
+ALL_HEADS_AT_ONCE = """
+import torch
 import torch.nn.functional as F
-from llmlesson.engine.rope import rotate
 
 def keys_and_values(x, layer, cos, sin, kv_heads):
     tokens, hidden = x.shape
@@ -51,8 +51,13 @@ def keys_and_values(x, layer, cos, sin, kv_heads):
     q_heads = heads.shape[1] - 2 * kv_heads
     k = heads[:, q_heads : q_heads + kv_heads].permute(1, 0, 2)
     v = heads[:, q_heads + kv_heads :].permute(1, 0, 2)
-    return [rotate(k, cos, sin), v]
+    turned = torch.complex(*k.chunk(2, dim=-1)) * torch.complex(cos, sin)
+    return [torch.cat((turned.real, turned.imag), dim=-1), v]
 """
+
+WITH_THE_ENGINE = ALL_HEADS_AT_ONCE.replace("def keys", "from llmlesson.engine.rope import rotate\n\ndef keys").replace(
+    "return [torch.cat((turned.real, turned.imag), dim=-1), v]", "return rotate(k, cos, sin), v"
+)
 
 HEAD_BY_HEAD = """
 import torch
@@ -141,6 +146,32 @@ MISTAKES = (
         SOLUTION.replace("return k, v", "return torch.stack((k, v))"), says="It is a tensor, where a tuple is expected"
     ),
     Mistake(SOLUTION.replace("    x = x * torch", "    x *= torch"), says="changed its input: x"),
+    Mistake(
+        SOLUTION.replace(" * layer.attention_norm", "").replace(
+            "    size =", "    layer.qkv *= layer.attention_norm[:, None]\n    size ="
+        ),
+        says="changed its input: layer",
+    ),
+    Mistake(
+        SOLUTION.replace("    k, v =", "    layer.qkv = layer.qkv[:, -2 * size :]\n    k, v ="),
+        says="changed its input: layer",
+    ),
+    Mistake(WITH_THE_ENGINE, says="You called rope.rotate, which is the course's own"),
+    Mistake(SOLUTION.replace("return k, v", "return k.double(), v.double()"), says="The values are right"),
+    Mistake(SOLUTION.replace("return k, v", "return k.half(), v.half()"), says="The dtype is float16, not float32"),
+    Mistake(SOLUTION.replace("return k, v", "return k.tolist(), v.tolist()"), says="The values are right"),
+    Mistake(
+        SOLUTION.replace("square().mean(", "square().sum("),
+        "You divided by the root of the sum of the squares. RMSNorm takes the root of their mean.",
+    ),
+    Mistake(
+        SOLUTION.replace("x = x * torch", "x = x - x.mean(-1, keepdim=True)\n    x = x * torch"),
+        "You took the mean off first, as LayerNorm does. RMSNorm only divides.",
+    ),
+    Mistake(
+        SOLUTION.replace("return k, v", "return k, v[:, -1:]"),
+        "V has a row for the last token only. The cache holds K and V of every position that is read.",
+    ),
 )
 
 
@@ -182,7 +213,9 @@ def cases(rng: random.Random) -> Iterator[Case]:
     cos, sin = (table[0, 0] for table in rotation(engine.model.frequencies, torch.arange(len(ids))[None]))
     for index in (0, 7):
         kept = recording[index]
-        args = (kept.before, engine.model.layers[index], cos, sin, engine.config.num_key_value_heads)
+        weights = engine.model.layers[index]
+        layer = SimpleNamespace(attention_norm=weights.attention_norm, qkv=weights.qkv)
+        args = (kept.before, layer, cos, sin, engine.config.num_key_value_heads)
         yield Case(args, (kept.k, kept.v), origin="real model")
 
 
@@ -220,5 +253,5 @@ EXERCISE = Exercise(
     solution=SOLUTION,
     cases=cases,
     mistakes=MISTAKES,
-    others=(WITH_THE_ENGINE, HEAD_BY_HEAD),
+    others=(ALL_HEADS_AT_ONCE, HEAD_BY_HEAD),
 )

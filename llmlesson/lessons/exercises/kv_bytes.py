@@ -93,6 +93,38 @@ MISTAKES = (
         "Each user has `tokens` tokens: multiply, don't add.",
     ),
     Mistake(SOLUTION.replace("//", "/"), says="float where a whole number (int) is expected"),
+    Mistake(
+        "from llmlesson import sizing\n\ndef kv_bytes(config, tokens, users, value_bytes):\n"
+        "    dtype = {4: 'fp32', 2: 'bf16', 1: 'fp8'}[value_bytes]\n"
+        "    return sizing.kv_cache({'model_type': 'llama', **config}, tokens, users, dtype).nbytes",
+        says="which is the course's own way to do it",
+    ),
+    Mistake(
+        SOLUTION.replace("head_dim * tokens * users * value_bytes", "head_dim * tokens * users * 2"),
+        "You took two bytes for every number. How many it takes, value_bytes says.",
+    ),
+    Mistake(
+        SOLUTION.replace("* value_bytes", "* value_bytes / 1"),
+        says="float where a whole number (int) is expected",
+    ),
+    Mistake(SOLUTION.replace("* value_bytes", "* value_bytes / 10**9"), "You returned GB. Bytes are asked for."),
+    Mistake(
+        SOLUTION.replace("* value_bytes", "* value_bytes * 8"),
+        "You returned bits. value_bytes are bytes, and so is the result.",
+    ),
+    Mistake(
+        SOLUTION.replace("return 2 *", "return f'{2 *").replace("value_bytes\n", "value_bytes:,}'\n"),
+        says="It is a str, where an int is expected",
+    ),
+    Mistake(
+        SOLUTION.replace("* kv_heads *", "* (query_heads + 2 * kv_heads) // 2 *"),
+        "You counted queries too. They are used once and thrown away: only K and V are stored.",
+    ),
+    Mistake(
+        SOLUTION.replace("kv_heads * head_dim", "kv_heads + head_dim"),
+        "Each KV head has head_dim numbers: multiply, don't add.",
+    ),
+    Mistake(SOLUTION.replace('config["num_attention_heads"]', "config.num_attention_heads"), says="AttributeError"),
 )
 
 # As in the models' own config.json. Llama-2-7B's first one had no num_key_value_heads; Falcon-7B has one KV head for

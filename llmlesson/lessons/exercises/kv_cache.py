@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from llmlesson.lessons.exercise import Case, Exercise, Function, Mistake
+from llmlesson.lessons.compare import difference, type_in_words
+from llmlesson.lessons.exercise import Case, Exercise, Function, Mistake, NotAsAsked, NotDone, does_nothing
 
 STUB = '''
 class KVCache:
@@ -108,11 +112,17 @@ BY_CAT = """        if end > self.max_tokens:
         self.values = torch.cat((self.values[:, : self.length], v), dim=1)
 """
 
+# Joined anew for each token, and written back to where it came from.
+WRITTEN_BACK = """        joined = torch.cat((self.keys[:, : self.length], k), dim=1)
+        self.keys[:, :end] = joined
+"""
+
 RETURN = "return self.keys[:, :end], self.values[:, :end]"
 COPIED = (
-    "The values are right, but the whole cache is copied for each token. Take the memory once, in __init__, write "
-    "into it, and return slices: a slice is a view."
+    "The values are right, but what is in the cache was copied for new tokens. Take the memory once, in __init__, "
+    "write into it, and return slices: a slice is a view."
 )
+TOO_MUCH = "The values are right, but the cache takes too much memory. K and V of max_tokens positions are"
 
 MISTAKES = (
     Mistake(
@@ -170,11 +180,50 @@ MISTAKES = (
         SOLUTION.replace(ROOM + WRITE, BY_CAT).replace(
             "        self.length = 0\n", "        self.length, self.max_tokens = 0, max_tokens\n"
         ),
-        COPIED,
+        says=COPIED,
     ),
     Mistake(
         SOLUTION.replace(RETURN, "return self.keys[:, :end].clone(), self.values[:, :end].clone()"),
-        COPIED,
+        says=COPIED,
+    ),
+    Mistake(SOLUTION.replace(RETURN, "return self.keys[:, :end], self.values[:, :end].clone()"), says=COPIED),
+    Mistake(
+        SOLUTION.replace("        self.keys[:, self.length : end] = k\n", WRITTEN_BACK),
+        says=COPIED,
+    ),
+    Mistake(
+        SOLUTION.replace("max_tokens, head_dim)\n        self.l", "10 * max_tokens, head_dim)\n        self.l"),
+        says=TOO_MUCH,
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "        self.length = 0",
+            "        self.spare = [torch.zeros_like(self.keys) for _ in range(9)]\n        self.length = 0",
+        ),
+        says=TOO_MUCH,
+    ),
+    Mistake(
+        SOLUTION.replace("        " + RETURN + "\n", ""),
+        says="append returned None. It returns two tensors",
+    ),
+    Mistake(
+        SOLUTION.replace(RETURN, "return self.keys[:, :end]"), says="append returned a tensor. It returns two tensors"
+    ),
+    Mistake(SOLUTION.replace("self.length", "self.size"), says="The cache has no number `length`"),
+    Mistake(
+        SOLUTION.replace("torch.zeros(kv_heads", "torch.ones(kv_heads").replace(
+            "head_dim)", "head_dim, dtype=torch.float64)"
+        ),
+        says="The dtype is float64, not float32",
+    ),
+    Mistake(
+        "from llmlesson.engine.cache import KVCache as Theirs\n"
+        + SOLUTION.replace(
+            "        self.length = 0\n",
+            "        self.theirs = Theirs(1, kv_heads, head_dim, max_tokens, torch.float32, torch.device('cpu'))\n"
+            "        self.length = 0\n",
+        ),
+        says="You called cache.KVCache.__init__, which is the course's own",
     ),
 )
 
@@ -184,10 +233,19 @@ def run(function: Function, kv_heads: int, head_dim: int, max_tokens: int, opera
 
     Heads and dimensions differ behind the point: token 1 has the K 1.23 in head 2, dimension 3.
     """
-    cache = copy.deepcopy(function(kv_heads, head_dim, max_tokens))  # a fresh one, whoever else holds it
+    try:
+        with Made() as made:
+            cache = function(kv_heads, head_dim, max_tokens)
+    except NotDone as unfinished:
+        raise NotDone(str(unfinished) or _what_is_missing(function)) from None
+    if does_nothing(getattr(type(cache), "append", None)):
+        raise NotDone("append is still empty: write it, and run the cell again.")
+    if not isinstance(getattr(cache, "length", None), int):
+        raise NotAsAsked("The cache has no number `length`: set self.length = 0 in __init__, and keep it up to date.")
+    cache = copy.deepcopy(cache)  # a fresh one, whoever else holds it
     results: list[Any] = []
     returned: list[Tensor] = []
-    made = 0
+    count, complaint = 0, ""
     for operation in operations:
         name, number = operation.split()
         before = cache.length
@@ -196,15 +254,67 @@ def run(function: Function, kv_heads: int, head_dim: int, max_tokens: int, opera
                 cache.truncate(int(number))
                 results.append((operation, cache.length))
                 continue
-            k = tokens(kv_heads, head_dim, range(made + 1, made + 1 + int(number)))
-            made += int(number)
-            keys, values = cache.append(k, -k)
-            returned.append(keys)
+            k = tokens(kv_heads, head_dim, range(count + 1, count + 1 + int(number)))
+            count += int(number)
+            v = -k
+            with Made() as meanwhile:
+                keys, values = _pair(cache.append(k, v))
             results.append((operation, cache.length, keys.clone(), values.clone()))
+            returned += [keys, values]
+            if meanwhile.largest > max(2 * k.numel(), max_tokens):
+                complaint = COPIED
         except ValueError:
             results.append((operation, "refused", "unchanged" if cache.length == before else "but length changed"))
-    places = {keys.untyped_storage().data_ptr() for keys in returned}
-    return [*results, ("pieces of memory for the keys", len(places))]
+    if len({tensor.untyped_storage().data_ptr() for tensor in returned}) > 2:
+        complaint = COPIED
+    needed = 2 * kv_heads * max_tokens * head_dim
+    if made.numbers > needed + 2 * max_tokens + 16:  # a few numbers for something else do no harm
+        complaint = complaint or f"{TOO_MUCH} {needed:,} numbers, and memory for {made.numbers:,} was taken."
+    if complaint and difference(expected(kv_heads, head_dim, max_tokens, operations), results, 1e-4) is None:
+        raise NotAsAsked(complaint, results)
+    return results
+
+
+class Made(TorchDispatchMode):
+    """Notes how many numbers the memory holds that is taken meanwhile, and the largest tensor; views take none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+        self._storages: dict[int, Tensor] = {}  # kept, so that no address is used twice
+
+    @property
+    def numbers(self) -> int:
+        return sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in self._storages.values())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {t.untyped_storage().data_ptr() for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor) and tensor.untyped_storage().data_ptr() not in given:
+                self.largest = max(self.largest, tensor.numel())
+                self._storages[tensor.untyped_storage().data_ptr()] = tensor
+        return result
+
+
+def _pair(returned: Any) -> list[Tensor]:
+    if isinstance(returned, (list, tuple)) and len(returned) == 2 and all(isinstance(t, Tensor) for t in returned):
+        return list(returned)
+    raise NotAsAsked(
+        f"append returned {type_in_words(returned)}. It returns two tensors: all keys so far, and all values so far.",
+        returned,
+    )
+
+
+def _what_is_missing(function: Any) -> str:
+    """Where the class is written and new_cache isn't."""
+    cls = getattr(inspect.unwrap(function), "__globals__", {}).get("KVCache")
+    if cls is None or does_nothing(getattr(cls, "append", None)):
+        return ""
+    return (
+        "Your class KVCache is there, but new_cache still returns `...`: let it return "
+        "KVCache(kv_heads, head_dim, max_tokens)."
+    )
 
 
 def tokens(kv_heads: int, head_dim: int, numbers: Sequence[int]) -> Tensor:
@@ -233,7 +343,7 @@ def expected(kv_heads: int, head_dim: int, max_tokens: int, operations: Sequence
         inside = inside + new
         keys = tokens(kv_heads, head_dim, inside)
         results.append((operation, len(inside), keys, -keys))
-    return [*results, ("pieces of memory for the keys", 1)]
+    return results
 
 
 def cases(rng: random.Random) -> Iterator[Case]:

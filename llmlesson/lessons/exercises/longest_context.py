@@ -73,6 +73,44 @@ MISTAKES = (
         "The weights alone don't fit here, and a context can't have fewer than 0 tokens.",
     ),
     Mistake(SOLUTION.replace("left //", "left /"), says="float where a whole number (int) is expected"),
+    Mistake(
+        SOLUTION.replace("left // (users * bytes_per_token)", "left // bytes_per_token // users - 1"),
+        "One token too few. What fits exactly fits.",
+    ),
+    Mistake(
+        SOLUTION.replace("2**30", "1024**2"),
+        "You took MiB. A GiB is 2**30 bytes.",
+    ),
+    Mistake(
+        SOLUTION.replace("min(left", "max(left"),
+        "You took the larger of the two limits. Both hold: the smaller one decides.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "(left // (users * bytes_per_token), model_limit)",
+            "(left // (users * bytes_per_token), users * model_limit)",
+        ),
+        "model_limit is the limit of each user's context: it does not grow with the number of users.",
+    ),
+    Mistake(
+        SOLUTION.replace("if left < 0:\n        return 0", "if left < 0:\n        return model_limit"),
+        "The weights don't fit, so there is no context at all: 0.",
+    ),
+    Mistake(SOLUTION.replace("        return 0\n", "        return None\n"), says="without `return` gives None"),
+    Mistake(
+        SOLUTION.replace("        return 0\n", "        raise ValueError('too large')\n"),
+        says="ValueError: too large",
+    ),
+    Mistake(
+        SOLUTION.replace("memory_gib * 2**30", "0.9 * memory_gib * 2**30").replace(
+            "return min(left", "return min(int(left)"
+        ),
+        "You kept a tenth of the memory free. memory_gib is what there is for weights and caches: all of it.",
+    ),
+    Mistake(
+        SOLUTION.replace("token), model_limit)", "token), model_limit) / 1"),
+        says="float where a whole number (int) is expected",
+    ),
 )
 
 MIB, GIB = 2**20, 2**30

@@ -112,6 +112,50 @@ MISTAKES = (
         SOLUTION.replace("return attended, all_keys, all_values", "return attended, turned, v"),
         "Only the new K and V are returned. The cache is what was there and what is new.",
     ),
+    Mistake(
+        SOLUTION.replace("-torch.inf", "-50.0"),
+        "A hidden key gets the score -50. Next to scores that are lower still it wins: minus infinity never does.",
+    ),
+    Mistake(
+        SOLUTION.replace("softmax(dim=-1)", "exp()").replace(
+            "    attended =", "    weights = weights / weights.sum(dim=-1, keepdim=True)\n    attended ="
+        ),
+        "The exponential of a large score is infinity, and infinity by infinity is no number. softmax takes the "
+        "largest score off first, which changes nothing else.",
+    ),
+    Mistake(
+        SOLUTION.replace("v), dim=1)", "turn(v, positions)), dim=1)"),
+        "V is turned as well. Only Q and K are: positions decide who looks at whom, not what is handed over.",
+    ),
+    Mistake(
+        SOLUTION.replace("all_keys.repeat_interleave(group, 0)", "all_keys.repeat(group, 1, 1)"),
+        "Query head h reads KV head h // group: repeat each head by itself (repeat_interleave), not the row of heads.",
+    ),
+    Mistake(SOLUTION.replace(" / q.shape[-1] ** 0.5", ""), "The scores are not divided by the square root of D."),
+    Mistake(
+        BY_POSITION.replace("F.scaled_dot_product_attention(q[None]", "attend(q[None]")
+        .replace("visible, enable_gqa=True", "visible")
+        .replace("import torch\n", "import torch\nfrom llmlesson.engine.attention import attend\n", 1),
+        says="You called attention.attend, which is the course's own",
+    ),
+    Mistake(
+        "from llmlesson.engine.attention import attend_reference\n"
+        + BY_POSITION.replace(
+            "F.scaled_dot_product_attention(q[None], keys[None], values[None], visible, enable_gqa=True)[0]",
+            "attend_reference(q, keys, values)",
+        ),
+        says="You called attention.attend_reference, which is the course's own",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "torch.ones(new, old + new, dtype=torch.bool).tril(old)", "causal_mask(new, old + new, 'cpu')"
+        ).replace("import torch\n", "import torch\nfrom llmlesson.engine.attention import causal_mask\n"),
+        says="You called attention.causal_mask, which is the course's own",
+    ),
+    Mistake(
+        SOLUTION.replace("return attended, all_keys, all_values", "return attended.double(), all_keys, all_values"),
+        says="The values are right.",
+    ),
 )
 
 
@@ -126,6 +170,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield case(generator, (1, 2, 2), 3, 2, "fixed")
     yield case(generator, (1, 2, 2), 3, 1, "fixed")
     yield case(generator, (1, 1, 2), 0, 3, "fixed", "The cache is empty: this is a prompt.")
+    yield case(generator, (2, 2, 2), 0, 3, "fixed", "Queries and keys are large here, and so are the scores.", 20.0)
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
     for _ in range(8):
         sizes = rng.choice((1, 2, 3)), rng.choice((1, 2, 3)), rng.choice((1, 2))
@@ -134,7 +179,13 @@ def cases(rng: random.Random) -> Iterator[Case]:
 
 
 def case(
-    generator: torch.Generator, sizes: tuple[int, int, int], old: int, new: int, origin: str, means: str = ""
+    generator: torch.Generator,
+    sizes: tuple[int, int, int],
+    old: int,
+    new: int,
+    origin: str,
+    means: str = "",
+    scale: float = 1.0,
 ) -> Case:
     """A step of `new` tokens behind `old` ones. sizes: KV heads, query heads to each, pairs in a head."""
     kv_heads, group, pairs = sizes
@@ -142,6 +193,7 @@ def case(
     q, k, v = (
         torch.randn(n, old + new, 2 * pairs, generator=generator) for n in (kv_heads * group, kv_heads, kv_heads)
     )
+    q, k = scale * q, scale * k
     # By another way: everything read at once, and the reference of the engine.
     everywhere = torch.arange(old + new)
     turned = turn(k, everywhere)

@@ -77,13 +77,48 @@ MISTAKES = (
         "You cut the result down to a whole number. A speed has decimals: return the float.",
     ),
     Mistake(SOLUTION.replace("    return users / seconds_per_step\n", ""), says="without `return` gives None"),
+    Mistake(
+        SOLUTION.replace("weight_bytes + users", "max(weight_bytes, users").replace(
+            "per_token\n    sec", "per_token)\n    sec"
+        ),
+        "You took the larger of weights and caches. A step reads both, one after the other: add them.",
+    ),
+    Mistake(
+        SOLUTION.replace("users * context * kv", "users * (context + 1) * kv"),
+        "You counted the new token in. The cache holds `context` tokens of each user, and those are what a step reads.",
+    ),
+    Mistake(
+        SOLUTION.replace("users * context * kv_bytes_per_token", "2 * users * context * kv_bytes_per_token"),
+        "You counted K and V again: kv_bytes_per_token holds both already.",
+    ),
+    Mistake(
+        SOLUTION.replace("weight_bytes + users", "2 * weight_bytes + users"),
+        "You took weight_bytes for a count of weights. It is bytes already.",
+    ),
+    Mistake(
+        SOLUTION.replace("return users / seconds_per_step", "return round(users / seconds_per_step, 1)"),
+        "You rounded the result. Leave that to whoever shows it: return the float as it is.",
+    ),
+    Mistake(
+        SOLUTION.replace("bandwidth_gb * 10**9", "bandwidth_gb * 1000**2"),
+        "You took megabytes. A GB is 10**9 bytes.",
+    ),
+    Mistake(
+        "from llmlesson.sizing import fit\n\n"
+        "def tokens_per_second(weight_bytes, kv_bytes_per_token, context, users, bandwidth_gb):\n"
+        "    return users * fit('Qwen2.5-7B', 'H100-80GB', context=context).steps_per_second(users)",
+        says="which is the course's own way to do it",
+    ),
+    Mistake(
+        SOLUTION.replace("return users / seconds_per_step", "return f'{users / seconds_per_step}'"), says="It is a str"
+    ),
 )
 
 
 def cases(rng: random.Random) -> Iterator[Case]:
     yield Case((10**9, 0, 0, 1, 100), 100.0)
+    yield Case((2 * 10**9, 10**5, 10_000, 4, 90), 60.0, "2 GB of weights, and 1 GB of cache for each of four users.")
     yield Case((2 * 10**9, 10**5, 10_000, 1, 90), 30.0)
-    yield Case((2 * 10**9, 10**5, 10_000, 4, 90), 60.0)
     yield Case((10**9, 10**6, 1_000, 1, 5), 2.5)
     for _ in range(30):
         args = (

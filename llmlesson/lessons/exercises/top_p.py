@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from llmlesson.engine import Sampling
-from llmlesson.lessons.exercise import Case, Exercise, Mistake
+from llmlesson.lessons.exercise import Case, Exercise, Function, Mistake
 from llmlesson.lessons.real import real_engine
 
 STUB = '''
@@ -64,12 +65,50 @@ def top_p(probabilities, p):
     return torch.softmax(scores, dim=-1)
 """
 
+ALL_THAT_TIE = """
+import torch
+
+
+def top_p(probabilities, p):
+    best = probabilities.sort(descending=True).values
+    count = max(1, int((best.cumsum(dim=0) - best < p).sum()))
+    kept = torch.where(probabilities >= best[count - 1], probabilities, 0)
+    return kept / kept.sum()
+"""
+
 CROSSING = (
     "The token with which the sum reaches p is missing. Without it the others have less than p: it stays as well."
 )
 AT_LEAST_ONE = "At least one token must stay, whatever p is: else there is nothing left to draw from."
 
 MISTAKES = (
+    Mistake(
+        ALL_THAT_TIE,
+        "Tokens with the same probability as the last one stayed too. Asked for are the fewest: of equals, only as "
+        "many as are needed to reach p. So count tokens, and don't compare with a cut-off.",
+    ),
+    Mistake(
+        SOLUTION.replace("    best, order = probabilities.sort(descending=True)\n", "")
+        .replace("best.cumsum(dim=0) - best", "probabilities.cumsum(dim=0) - probabilities")
+        .replace("keep[0] = True", "keep[probabilities.argmax()] = True")
+        .replace("kept[order[keep]] = best[keep]", "kept[keep] = probabilities[keep]"),
+        "You added up in the order of the vocabulary. The likeliest come first: sort before you add up.",
+    ),
+    Mistake(
+        SOLUTION.replace("keep = before < p", "keep = torch.arange(len(best)) < p * len(best)"),
+        "You kept a share of the tokens. p is a share of the probability, however many tokens that takes.",
+    ),
+    Mistake(SOLUTION.replace("return kept / kept.sum()", "return (kept / kept.sum()).double()"), says="are right"),
+    Mistake(SOLUTION.replace("return kept / kept.sum()", "return (kept / kept.sum()).tolist()"), says="are right"),
+    Mistake(
+        SOLUTION.replace("return kept / kept.sum()", "return kept / kept.sum(), keep"),
+        says="It is a tuple, where a tensor is expected",
+    ),
+    Mistake(
+        "from llmlesson import Sampling\n\n\ndef top_p(probabilities, p):\n"
+        "    return Sampling(temperature=1.0, top_p=p).explain(probabilities.log())['top_p']",
+        says="which is the course's own way to do it",
+    ),
     Mistake(
         "import torch\n\n\ndef top_p(probabilities, p):\n"
         "    kept = torch.where(probabilities >= p, probabilities, 0)\n    return kept / kept.sum()",
@@ -115,14 +154,18 @@ MISTAKES = (
 
 
 def cases(rng: random.Random) -> Iterator[Case]:
-    yield case([0.4, 0.3, 0.2, 0.1], 0.25, [1, 0, 0, 0], CROSSING)
+    yield case([0.4, 0.3, 0.2, 0.1], 0.25, [1, 0, 0, 0], "The likeliest token alone reaches 0.25.")
     yield case([0.5, 0.25, 0.125, 0.125], 0.7, [2 / 3, 1 / 3, 0, 0])
     yield case([0.125, 0.5, 0.125, 0.25], 0.7, [0, 2 / 3, 0, 1 / 3])
-    yield case([0.25, 0.75], 0.5, [0, 1], CROSSING)
+    yield case([0.25, 0.75], 0.5, [0, 1], "The likeliest token alone reaches 0.5.")
     yield case([0.5, 0.25, 0.125, 0.125], 0.75, [2 / 3, 1 / 3, 0, 0])
     yield case([0.125, 0.5, 0.125, 0.25], 1.0, [0.125, 0.5, 0.125, 0.25])
     yield case([0.125, 0.5, 0.125, 0.25], 0.0, [0, 1, 0, 0], AT_LEAST_ONE)
     yield case([1.0], 0.9, [1])
+    yield case([0.25] * 4, 0.5, [0.5, 0.5, 0, 0], "Four equals: any two of them reach 0.5.")
+    yield case(
+        [0.125, 0.5, 0.125, 0.125, 0.125], 0.7, [1 / 6, 2 / 3, 1 / 6, 0, 0], "Two of the four equals are enough."
+    )
     for _ in range(30):
         weights = [rng.random() ** 4 for _ in range(rng.randrange(2, 12))]
         probabilities = [weight / sum(weights) for weight in weights]
@@ -140,6 +183,19 @@ def cases(rng: random.Random) -> Iterator[Case]:
 
 def case(probabilities: list[float], p: float, expected: list[float], means: str = "", origin: str = "fixed") -> Case:
     return Case((torch.tensor(probabilities), p), torch.tensor(expected, dtype=torch.float32), means, origin)
+
+
+def run(function: Function, probabilities: Tensor, p: float) -> Any:
+    """The result; where tokens are equally likely, those that stayed stand before the others, as any of them may."""
+    likely = probabilities.clone()
+    result = function(probabilities, p)
+    if not isinstance(result, Tensor) or result.shape != likely.shape:
+        return result
+    ordered = result.clone()
+    values, counts = likely.unique(return_counts=True)
+    for value in values[counts > 1]:
+        ordered[likely == value] = result[likely == value].sort(descending=True).values
+    return ordered
 
 
 def fewest(probabilities: list[float], count: int) -> list[float]:
@@ -173,4 +229,5 @@ EXERCISE = Exercise(
     cases=cases,
     mistakes=MISTAKES,
     others=(WITH_A_LOOP, FROM_THE_END),
+    run=run,
 )

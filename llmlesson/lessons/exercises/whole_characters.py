@@ -88,6 +88,26 @@ MISTAKES = (
         "You held back every character that is not ASCII, complete or not.",
     ),
     Mistake(SOLUTION.replace(', b""', ""), says="It is a str, where a tuple is expected"),
+    Mistake(SOLUTION.replace('b""\n', '""\n'), says="It is a str, where a bytes is expected"),
+    Mistake(
+        SOLUTION.replace("data[: error.start].decode(), data", "data[: error.start], data"),
+        says="It is a bytes, where a str is expected",
+    ),
+    Mistake(
+        SOLUTION.replace(".decode()", '.decode("latin-1")'),
+        "Latin-1 makes a character of every single byte. The bytes are UTF-8, in which one character may take four.",
+    ),
+    Mistake(SOLUTION.replace("UnicodeDecodeError as error", "UnicodeEncodeError as error"), says="UnicodeDecodeError"),
+    Mistake(
+        SOLUTION.replace("return data.decode(), b", "return data.decode().strip(), b"),
+        "Spaces and line ends at the edges are gone. A token is often a space and a word, and both are text.",
+    ),
+    Mistake(
+        "def whole_characters(waiting, new):\n"
+        "    text = (waiting + new).decode(errors='ignore')\n"
+        "    return text, (waiting + new)[len(text) :]",
+        "You counted characters where bytes are needed: a character may be several bytes long.",
+    ),
 )
 
 
