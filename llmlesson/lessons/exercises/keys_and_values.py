@@ -213,8 +213,8 @@ def cases(rng: random.Random) -> Iterator[Case]:
     cos, sin = (table[0, 0] for table in rotation(engine.model.frequencies, torch.arange(len(ids))[None]))
     for index in (0, 7):
         kept = recording[index]
-        weights = engine.model.layers[index]
-        layer = SimpleNamespace(attention_norm=weights.attention_norm, qkv=weights.qkv)
+        real = engine.model.layers[index]
+        layer = SimpleNamespace(attention_norm=real.attention_norm, qkv=real.qkv)
         args = (kept.before, layer, cos, sin, engine.config.num_key_value_heads)
         yield Case(args, (kept.k, kept.v), origin="real model")
 

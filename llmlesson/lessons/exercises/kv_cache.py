@@ -238,7 +238,11 @@ def run(function: Function, kv_heads: int, head_dim: int, max_tokens: int, opera
             cache = function(kv_heads, head_dim, max_tokens)
     except NotDone as unfinished:
         raise NotDone(str(unfinished) or _what_is_missing(function)) from None
-    if does_nothing(getattr(type(cache), "append", None)):
+    append = getattr(type(cache), "append", None)
+    if append is None:
+        problem = f"new_cache returned {type_in_words(cache)}, which has no append. It returns a KVCache."
+        raise NotAsAsked(problem, cache)
+    if does_nothing(append):
         raise NotDone("append is still empty: write it, and run the cell again.")
     if not isinstance(getattr(cache, "length", None), int):
         raise NotAsAsked("The cache has no number `length`: set self.length = 0 in __init__, and keep it up to date.")
