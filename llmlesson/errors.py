@@ -1,4 +1,8 @@
-"""The one exception that the package raises for people to read."""
+"""The one exception that the package raises for people to read, and the check of a number that most settings need."""
+
+from __future__ import annotations
+
+import operator
 
 
 class LessonError(ValueError):
@@ -6,3 +10,21 @@ class LessonError(ValueError):
 
     Raised before any state changes: a cache, a file or a download is as it was.
     """
+
+
+def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
+    """The value as an int, where it is one (numpy's and torch's count, True does not).
+
+    Raises LessonError, by name, for what is not whole, less than `least` or more than `most`.
+    """
+    try:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise LessonError(f"{name} must be a whole number, and it is {value!r}.") from None
+    if number < least:
+        raise LessonError(f"{name} must be at least {least:,}, and it is {number:,}.")
+    if most is not None and number > most:
+        raise LessonError(f"{name} must be at most {most:,}, and it is {number:,}.")
+    return number

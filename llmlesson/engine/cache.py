@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from llmlesson.engine.attention import attend
-from llmlesson.errors import LessonError
+from llmlesson.errors import LessonError, whole_number
 
 
 class Attends(Protocol):
@@ -113,11 +113,11 @@ class KVCache:
 
     def keys(self, layer: int) -> Tensor:
         """The keys of one layer, [kv_heads, length, head_dim]: a view, not a copy."""
-        return self._keys[layer][0, :, : self._length]
+        return self._keys[self._layer(layer)][0, :, : self._length]
 
     def values(self, layer: int) -> Tensor:
         """The values of one layer, [kv_heads, length, head_dim]: a view, not a copy."""
-        return self._values[layer][0, :, : self._length]
+        return self._values[self._layer(layer)][0, :, : self._length]
 
     def require_room(self, tokens: int) -> None:
         """Raise LessonError unless `tokens` more positions fit."""
@@ -143,9 +143,12 @@ class KVCache:
 
     def truncate(self, length: int) -> None:
         """Forget all positions from `length` on; what stays is not touched."""
-        if not 0 <= length <= self._length:
+        if not 0 <= whole_number(length, "length", least=-(2**63)) <= self._length:
             raise LessonError(f"Can't truncate to {length} positions: the cache holds {self._length}.")
         self._length = length
+
+    def _layer(self, layer: int) -> int:
+        return whole_number(layer, "layer", 0, self.num_layers - 1)
 
     def clone(self) -> KVCache:
         """An independent copy, of the same capacity."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from llmlesson.engine.record import Recording
 from llmlesson.engine.request import Request
 from llmlesson.engine.sampling import Sampling
 from llmlesson.engine.tokenizer import Tokenizer
-from llmlesson.errors import LessonError
+from llmlesson.errors import LessonError, whole_number
 
 # Room that prefill leaves for the answer when it makes the cache itself.
 DEFAULT_ROOM = 1024
@@ -64,7 +64,7 @@ class Engine:
     def new_cache(self, max_tokens: int, batch: int = 1) -> KVCache:
         """An empty cache for `max_tokens` positions; at most the model's context."""
         limit = self.config.max_position_embeddings
-        if not 1 <= max_tokens <= limit:
+        if whole_number(max_tokens, "max_tokens") > limit:
             raise LessonError(f"A cache for {max_tokens} positions can't be made: {self.name} works with 1 to {limit}.")
         way_out = "Ask for fewer positions (or a smaller batch), or load the model with a smaller dtype."
         what = f"a KV cache for {max_tokens} positions" + (f" in each of {batch} rows" if batch > 1 else "")
@@ -73,8 +73,7 @@ class Engine:
 
     def new_paged_cache(self, blocks: int, block_size: int = 16) -> PagedCache:
         """An empty cache of so many blocks, each for `block_size` positions of any text."""
-        if blocks < 1 or block_size < 1:
-            raise LessonError(f"A cache of {blocks} blocks of {block_size} positions: both must be at least 1.")
+        blocks, block_size = whole_number(blocks, "blocks"), whole_number(block_size, "block_size")
         way_out = "Ask for fewer blocks, or load the model with a smaller dtype."
         what = f"a KV cache of {blocks} blocks of {block_size} positions"
         with explained_out_of_memory(what, blocks * block_size * self._kv_bytes, self.device, way_out):
@@ -137,10 +136,10 @@ class Engine:
         """
         every = range(self.config.num_hidden_layers)
         wanted = every if layers is None else layers
-        if not set(wanted) <= set(every):
-            raise LessonError(
-                f"{self.name} has the layers 0 to {len(every) - 1}; {sorted(set(wanted))} were asked for."
-            )
+        sound = isinstance(wanted, (Sequence, Set)) and all(type(layer) is int and layer in every for layer in wanted)
+        if not sound:
+            last = len(every) - 1
+            raise LessonError(f"{self.name} has the layers 0 to {last}. Give a list of those, not {layers!r}.")
         self.model.recording = Recording(wanted)
         try:
             yield self.model.recording
@@ -235,8 +234,9 @@ class Engine:
             # The last token of an answer is never read, so it needs no room.
             needed = len(request.ids) + request.max_new_tokens - 1
             return request, self.new_cache(min(needed, self.config.max_position_embeddings))
+        self._check_owner(cache)
         request = self.request(prompt, max_new_tokens, sampling, stop, chat, cache.max_tokens - cache.length)
-        self._check_cache(cache, len(request.ids))
+        cache.require_room(len(request.ids))
         return request, cache
 
     def _steps(self, request: Request, cache: KVCache) -> Iterator[Step]:
@@ -267,9 +267,10 @@ class Engine:
 
     def _extend(self, ids: Tensor, cache: Cache, chunk: int | None = None) -> Tensor:
         """Read checked ids [T] into the cache, all or none of them. Returns the last chunk's x, [T, H]."""
-        if chunk is not None and chunk < 1:
-            raise LessonError(f"chunk is {chunk}: it must be at least 1.")
-        self._check_cache(cache, len(ids))
+        if chunk is not None:
+            chunk = whole_number(chunk, "chunk")
+        self._check_owner(cache)
+        cache.require_room(len(ids))
         before = cache.length
         try:
             for part in ids.split(chunk or len(ids)):
@@ -291,12 +292,10 @@ class Engine:
             )
         return tokens
 
-    def _check_cache(self, cache: Cache, tokens: int) -> None:
-        """Raise LessonError unless the cache is this engine's and `tokens` more positions fit."""
-        self._check_owner(cache)
-        cache.require_room(tokens)
-
     def _check_owner(self, cache: Cache) -> None:
+        if not hasattr(cache, "owner"):
+            kind = type(cache).__name__
+            raise LessonError(f"A cache is needed here, not {kind}: engine.new_cache(max_tokens) makes one.")
         if cache.owner is not self.model:
             raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
 

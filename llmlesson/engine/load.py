@@ -39,7 +39,7 @@ def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "
     chosen_device = _device(device)
     if dtype == "auto":
         dtype = "float32" if chosen_device.type == "cpu" else "bfloat16"
-    if dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
         raise LessonError(f"Unknown dtype {dtype!r}. Choose one of: auto, {', '.join(DTYPES)}.")
     if dtype == "int8" and chosen_device.type != "cpu":
         raise LessonError("dtype='int8' works on a CPU only. Use 'bfloat16' on CUDA.")
@@ -124,8 +124,10 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
+        if not isinstance(name, (str, torch.device)):
+            raise TypeError
         device = torch.device(name)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise LessonError(f"Unknown device {name!r}. Choose auto, cpu or cuda.") from None
     if device.type not in ("cpu", "cuda"):
         raise LessonError(f"The device {name!r} is not supported. Choose auto, cpu or cuda.")

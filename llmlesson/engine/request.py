@@ -6,7 +6,6 @@ and gets a step back, until the step says why the answer ends.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -16,7 +15,7 @@ from llmlesson.engine.generation import Step
 from llmlesson.engine.sampling import Sampler, Sampling
 from llmlesson.engine.stopping import StopStrings
 from llmlesson.engine.tokenizer import Tokenizer
-from llmlesson.errors import LessonError
+from llmlesson.errors import LessonError, whole_number
 
 
 class Request:
@@ -40,11 +39,13 @@ class Request:
         tokenizer: Tokenizer | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise LessonError(f"sampling is {sampling!r}: give a llmlesson.Sampling(temperature=…), or leave it out.")
         self.ids = list(ids)
         self.token_ids: list[int] = []  # the answer so far, with the token that ended it
         self.text = ""  # the answer so far, as far as its characters are whole
         self.finish_reason: str | None = None  # "eos" | "stop" | "length" | "cache_full"; None while it goes on
-        self.max_new_tokens = _at_least_one("max_new_tokens", max_new_tokens)
+        self.max_new_tokens = whole_number(max_new_tokens, "max_new_tokens")
         self._room = room
         self._eos_token_ids = eos_token_ids
         self._sampler = Sampler(sampling or Sampling(), self.ids, torch.device(device))
@@ -126,14 +127,3 @@ class Request:
     def __repr__(self) -> str:
         state = self.finish_reason or "goes on"
         return f"Request({len(self.ids)} tokens in the prompt, {len(self.token_ids)} in the answer, {state})"
-
-
-def _at_least_one(name: str, value: object) -> int:
-    """The whole number that a setting must be. Raises LessonError for anything else."""
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise LessonError(f"{name} is {value!r}: it must be a whole number, at least 1.")
-    return number

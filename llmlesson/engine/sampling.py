@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llmlesson.errors import LessonError
+from llmlesson.errors import LessonError, whole_number
+
+SEEDS = (-(2**63), 2**64 - 1)  # what torch's random numbers take
 
 
 @dataclass(frozen=True)
@@ -33,21 +35,33 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, value, is_right, rule in (
-            ("temperature", self.temperature, lambda x: 0 <= x < math.inf, "0 or more"),
-            ("top_k", self.top_k, lambda x: isinstance(x, int) and x >= 0, "a whole number, 0 or more"),
-            ("top_p", self.top_p, lambda x: 0 <= x <= 1, "between 0 and 1"),
-            ("min_p", self.min_p, lambda x: 0 <= x <= 1, "between 0 and 1"),
-            ("repetition_penalty", self.repetition_penalty, lambda x: 0 < x < math.inf, "more than 0"),
+        if self.top_k is not None:
+            whole_number(self.top_k, "top_k", 0)
+        if self.seed is not None:
+            whole_number(self.seed, "seed", *SEEDS)
+        for name, is_right, rule in (
+            ("temperature", lambda x: 0 <= x < math.inf, "0 or more"),
+            ("top_p", lambda x: 0 <= x <= 1, "between 0 and 1"),
+            ("min_p", lambda x: 0 <= x <= 1, "between 0 and 1"),
+            ("repetition_penalty", lambda x: 0 < x < math.inf, "more than 0"),
         ):
-            if value is not None and not is_right(value):
-                raise LessonError(f"{name} is {value!r}: it must be {rule}.")
+            value = getattr(self, name)
+            if value is None and name in ("top_p", "min_p"):
+                continue
+            try:
+                right = not isinstance(value, (bool, str)) and is_right(float(value))
+            except (TypeError, ValueError, OverflowError):
+                right = False
+            if not right:
+                raise LessonError(f"{name} is {value!r}: it must be a number, {rule}.")
 
     def stages(self, logits: Tensor, seen: Iterable[int] = ()) -> Iterable[tuple[str, Tensor]]:
         """The scores after each part that is switched on, first as they came: names and float32 [V].
 
         logits: [V]; seen: the ids of prompt and answer so far. A token that a part rules out has the score -inf.
         """
+        if not isinstance(logits, Tensor) or logits.ndim != 1:
+            raise LessonError("The scores of every token are needed: a tensor [V] as engine.read(ids, cache) gives.")
         scores = logits.float()
         yield "logits", scores
         if self.repetition_penalty != 1.0:
@@ -86,7 +100,7 @@ class Sampler:
         if sampling.seed is None:
             self._generator.seed()
         else:
-            self._generator.manual_seed(sampling.seed)
+            self._generator.manual_seed(int(sampling.seed))
 
     @property
     def needs_history(self) -> bool:

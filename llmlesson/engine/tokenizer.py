@@ -13,7 +13,7 @@ import tokenizers
 from llmlesson.engine.chat_template import read_template, render
 from llmlesson.engine.messages import Messages, as_messages
 from llmlesson.engine.special_tokens import special_tokens
-from llmlesson.errors import LessonError
+from llmlesson.errors import LessonError, whole_number
 from llmlesson.files.model_files import MAX_TOKENIZER, read_json
 
 
@@ -33,13 +33,17 @@ class Tokenizer:
         self._with_special = _build(file, content)
         self.token_names, added = special_tokens(folder, settings, content.get("added_tokens") or [])
         self._with_special.add_tokens(added)
-        self._guarded = tokenizers.Tokenizer.from_str(self._with_special.to_str())  # see _encode_guarded
-        self._normalizer = self._guarded.normalizer
-        # The library's tokenizer without added tokens: it sees them as the characters that they are.
-        self.plain = _build(file, {**content, "added_tokens": [], "post_processor": None})
         by_id = self._with_special.get_added_tokens_decoder()
         self.special_tokens: dict[str, int] = {token.content: index for index, token in by_id.items()}
         self.control_names: dict[int, str] = {index: token.content for index, token in by_id.items() if token.special}
+        guarded = _unspellable(self.special_tokens, json.loads(self._with_special.to_str()))
+        self._guarded = tokenizers.Tokenizer.from_str(json.dumps(guarded))  # see _encode_guarded
+        self._real_ids = {self._guarded.token_to_id(name): index for name, index in self.special_tokens.items()}
+        self._normalizer = self._guarded.normalizer
+        # The library's tokenizer without added tokens: it sees them as the characters that they are.
+        plain = {**_unspellable(self.special_tokens, content), "added_tokens": [], "post_processor": None}
+        self.plain = _build(file, plain)
+        self.byte_ids = _byte_ids(content)
         self._added_names = _any_of(self.special_tokens)
         self._control_tokens = _any_of(self.control_names.values())
         self._chat_template = read_template(folder, settings)
@@ -70,11 +74,14 @@ class Tokenizer:
 
         Bytes that are no valid UTF-8, as where a character is cut off, become the replacement character U+FFFD.
         """
-        return str(self._with_special.decode(list(ids), skip_special_tokens=not special))
+        try:
+            return str(self._with_special.decode(list(ids), skip_special_tokens=not special))
+        except (TypeError, OverflowError):
+            raise LessonError(f"Token ids are a list of whole numbers, 0 or more; this is {ids!r}.") from None
 
     def token(self, token_id: int) -> str:
         """One token as the vocabulary spells it (byte-level: `Ġ` for a space, `Ċ` for a line end)."""
-        token = self._with_special.id_to_token(token_id)
+        token = self._with_special.id_to_token(whole_number(token_id, "A token id", 0, 2**32 - 1))
         if token is None:
             raise LessonError(f"There is no token with the id {token_id}: the vocabulary has {self.vocab_size} ids.")
         return str(token)
@@ -122,14 +129,16 @@ class Tokenizer:
         drop = tokenizers.normalizers.Replace(guard, "")
         steps = [drop] if self._normalizer is None else [drop, self._normalizer]
         self._guarded.normalizer = tokenizers.normalizers.Sequence(steps)
-        return list(self._guarded.encode(text, add_special_tokens=False).ids)
+        ids = self._guarded.encode(text, add_special_tokens=False).ids
+        return [self._real_ids.get(token, token) for token in ids]
 
 
 class TextStream:
     """Text from ids one at a time: what comes out, joined, is what decoding all ids together gives.
 
-    A character can be split over several tokens. Nothing is given out until its bytes are whole. (Where bytes are no
-    valid UTF-8, a SentencePiece decoder replaces the valid ones before them too, which were given out by then.)
+    A character can be split over several tokens. Nothing is given out until its bytes are whole. Where each byte of a
+    character has a token of its own, as in SentencePiece, the bytes of a whole run of such tokens decide together
+    whether they are text, so they are given out with the next other token.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -139,11 +148,17 @@ class TextStream:
 
     def push(self, token_id: int) -> str:
         """The text that this id completes; often a word, sometimes nothing."""
+        if whole_number(token_id, "A token id", 0, 2**32 - 1) in self._tokenizer.control_names:
+            return ""  # decoding leaves these out before it does anything else
         self._pending.append(token_id)
+        if token_id in self._tokenizer.byte_ids:
+            return ""
         text = self._new_text()
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
             return ""
-        self._shown, self._pending = self._pending, []
+        # Tokens without text of their own don't take the first token's place.
+        self._shown = self._pending if text else self._shown + self._pending
+        self._pending = []
         return text
 
     def flush(self) -> str:
@@ -185,6 +200,28 @@ def _check_text(text: str) -> str:
             "or read the text again with its right encoding."
         ) from None
     return text
+
+
+def _byte_ids(content: Mapping[str, Any]) -> frozenset[int]:
+    """The ids that stand for one byte each (`<0x0A>`), where the decoder takes them so."""
+    if '"ByteFallback"' not in json.dumps(content.get("decoder")):
+        return frozenset()
+    vocab = content["model"]["vocab"]  # token → id, or for Unigram a list of (token, score)
+    tokens = vocab.items() if isinstance(vocab, dict) else ((token, index) for index, (token, _) in enumerate(vocab))
+    return frozenset(index for token, index in tokens if re.fullmatch(r"<0x[0-9A-Fa-f]{2}>", token))
+
+
+def _unspellable(names: Iterable[str], content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a tokenizer.json in which no text spells a control token.
+
+    Models that merge have no merge that makes one. A Unigram model would choose one for the letters of its name, so
+    there it gets a name that no text holds.
+    """
+    model = content["model"]
+    if not isinstance(model["vocab"], list):
+        return content
+    vocab = [(f"{token}\uffff" if token in names else token, score) for token, score in model["vocab"]]
+    return {**content, "model": {**model, "vocab": vocab}}
 
 
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from llmlesson.errors import LessonError
+from llmlesson.errors import LessonError, whole_number
 
 MAX_TOKENS = 10**9
 MAX_BATCH = 10**6
@@ -27,14 +27,7 @@ def parse_tokens(text: str) -> int:
 
 def check_tokens(tokens: object, name: str = "tokens", most: int = MAX_TOKENS) -> int:
     """`tokens` as an int of at least 1. LessonError if it is zero, negative, absurdly large or not whole."""
-    if isinstance(tokens, bool) or not hasattr(tokens, "__index__"):
-        raise LessonError(f"{name} must be a whole number, and it is {tokens!r}.")
-    number = int(tokens.__index__())
-    if number < 1:
-        raise LessonError(f"{name} must be at least 1, and it is {number:,}.")
-    if number > most:
-        raise LessonError(f"{name} must be at most {most:,}, and it is {number:,}.")
-    return number
+    return whole_number(tokens, name, 1, most)
 
 
 def both_units(nbytes: float) -> str:

@@ -113,5 +113,5 @@ def test_no_other_error_reaches_a_user(real, prompt, chat, new, stop):
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, None, True, "3", float("nan")])
 def test_max_new_tokens_is_a_whole_number(tiny_pair, value):
-    with pytest.raises(LessonError, match=r"max_new_tokens is .* whole number, at least 1"):
+    with pytest.raises(LessonError, match=r"max_new_tokens must be (a whole number|at least 1)"):
         tiny_pair("gqa")[0].stream([1], max_new_tokens=value)

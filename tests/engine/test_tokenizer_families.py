@@ -1,5 +1,6 @@
-"""Tokenizers of the other families, in small: SentencePiece with byte fallback (Llama 2, Mistral) in its two spellings,
-and byte-level BPE with a begin-of-sequence token (Llama 3) or with added tokens that are no control tokens (Qwen3)."""
+"""Tokenizers of the other families, in small: SentencePiece with byte fallback (Llama 2, Mistral, Gemma) in its three
+spellings, byte-level BPE with a begin-of-sequence token (Llama 3) or with added tokens that are no control tokens
+(Qwen3), Unigram and WordPiece."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ CORPUS = [
 SENTENCEPIECE_DECODER = decoders.Sequence(
     [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
 )
+WITHOUT_PREFIX_DECODER = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 LLAMA2_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content.strip() }} [/INST]"
@@ -33,20 +35,51 @@ CHATML = (
 )
 
 
-def sentencepiece(legacy):
+def sentencepiece(prefix):
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-    if legacy:  # as in the files of Llama 2
+    if prefix == "legacy":  # as in the files of Llama 2
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     else:
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first", split=False)
-    tokenizer.decoder = SENTENCEPIECE_DECODER
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prefix, split=False)
+    tokenizer.decoder = SENTENCEPIECE_DECODER if prefix != "never" else WITHOUT_PREFIX_DECODER
     trainer = trainers.BpeTrainer(special_tokens=["<unk>", "<s>", "</s>", *BYTES], vocab_size=330, show_progress=False)
     tokenizer.train_from_iterator(CORPUS, trainer)
-    state = json.loads(tokenizer.to_str())  # byte tokens are ordinary ones: only the three are added tokens
+    return with_start(with_bytes_as_ordinary_tokens(tokenizer))
+
+
+def with_bytes_as_ordinary_tokens(tokenizer):
+    """A trainer makes them added tokens; in real files only the three control tokens are."""
+    state = json.loads(tokenizer.to_str())
     state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] not in BYTES]
-    tokenizer = Tokenizer.from_str(json.dumps(state))
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def with_start(tokenizer):
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return tokenizer, {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}, LLAMA2_TEMPLATE
+
+
+def unigram():
+    """As T5's: a dummy prefix, its decoder Metaspace, and bytes for what it can't spell."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    special = ["<unk>", "<s>", "</s>", *BYTES]
+    trainer = trainers.UnigramTrainer(special_tokens=special, unk_token="<unk>", vocab_size=330, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    state = json.loads(with_bytes_as_ordinary_tokens(tokenizer).to_str())
+    state["model"]["byte_fallback"] = True
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace("▁", "always")])
+    return with_start(tokenizer)
+
+
+def wordpiece():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    trainer = trainers.WordPieceTrainer(special_tokens=["<unk>", "<s>", "</s>"], vocab_size=200, show_progress=False)
+    tokenizer.train_from_iterator([*CORPUS, "don't , they 're . it 's ! do not ?"], trainer)
+    return with_start(tokenizer)
 
 
 def byte_level(bos):
@@ -70,8 +103,11 @@ def byte_level(bos):
 
 
 KINDS = {
-    "llama2": lambda: sentencepiece(legacy=True),
-    "mistral": lambda: sentencepiece(legacy=False),
+    "llama2": lambda: sentencepiece("legacy"),
+    "mistral": lambda: sentencepiece("first"),
+    "gemma": lambda: sentencepiece("never"),
+    "unigram": unigram,
+    "wordpiece": wordpiece,
     "llama3": lambda: byte_level(bos=True),
     "qwen3": lambda: byte_level(bos=False),
 }
@@ -117,7 +153,7 @@ def test_chat_equals_transformers_and_has_one_begin_of_sequence_at_most(pair, te
 @pytest.mark.parametrize("typed", ["</s>", "<s>", "<|im_end|>", "<think>", "a<|endoftext|>b"])
 def test_typed_text_never_becomes_an_added_token(pair, typed):
     tokenizer, _ = pair
-    added = set(tokenizer.special_tokens.values())
+    added = set(tokenizer.special_tokens.values()) - {tokenizer.special_tokens.get("<unk>")}
     assert not added & set(tokenizer.encode(typed))
     kept = [i for i in tokenizer.chat("x") if i in added]
     assert [i for i in tokenizer.chat(typed) if i in added] == kept
@@ -128,5 +164,27 @@ def test_typed_text_never_becomes_an_added_token(pair, typed):
 def test_streamed_text_joined_is_the_whole_text(pair, texts):
     tokenizer, _ = pair
     ids = [token for text in texts for token in tokenizer.encode(text)]
+    assert streamed(tokenizer, ids) == tokenizer.decode(ids)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=300)
+def test_so_it_is_for_any_ids_with_control_tokens_between(pair, data):
+    tokenizer, _ = pair
+    text = st.integers(0, tokenizer.vocab_size - 1)
+    control = st.sampled_from(sorted(tokenizer.control_names))
+    ids = data.draw(st.lists(text | control | st.sampled_from(sorted(tokenizer.byte_ids) or [0]), max_size=12))
+    assert streamed(tokenizer, ids) == tokenizer.decode(ids)
+
+
+def streamed(tokenizer, ids):
     stream = tokenizer.stream()
-    assert "".join([stream.push(i) for i in ids] + [stream.flush()]) == tokenizer.decode(ids)
+    return "".join([stream.push(i) for i in ids] + [stream.flush()])
+
+
+def test_a_space_after_a_control_token_stays(pair):
+    tokenizer, reference = pair
+    ids = [*tokenizer.encode("Hello"), reference.convert_tokens_to_ids(reference.eos_token)]
+    ids += tokenizer.encode("Hello x")[len(tokenizer.encode("Hello")) :]
+    assert streamed(tokenizer, ids) == tokenizer.decode(ids)
+    assert streamed(tokenizer, ids).endswith(" x")
