@@ -167,3 +167,67 @@ def test_repetition_penalty_in_a_whole_answer_equals_transformers(penalty, tiny_
 def test_senseless_settings_are_refused_by_name(settings):
     with pytest.raises(LessonError, match=next(iter(settings))):
         Sampling(**settings)
+
+
+@pytest.mark.parametrize("tokens", [2, 4, 8])
+def test_exact_ties_at_the_edge_of_top_p(tokens):
+    """Equal scores have exact probabilities: as few stay as reach p, and no more where they reach it exactly."""
+    logits = torch.zeros(tokens)
+    for kept in range(1, tokens + 1):
+        stages = Sampling(1.0, top_p=kept / tokens).explain(logits)
+        assert int((last(stages) > 0).sum()) == kept
+        stages = Sampling(1.0, top_p=(kept - 0.5) / tokens).explain(logits)
+        assert int((last(stages) > 0).sum()) == kept
+        if kept < tokens:
+            reference_kept = reference(dict(temperature=1.0, top_p=kept / tokens), logits, [0]) > 0
+            assert int(reference_kept.sum()) == kept
+
+
+def test_ties_at_the_edge_of_min_p_stay():
+    logits = torch.tensor([0.0, 0.0, -50.0])
+    assert (last(Sampling(1.0, min_p=1.0).explain(logits)) > 0).tolist() == [True, True, False]
+
+
+def test_top_k_of_the_whole_vocabulary_is_no_stage():
+    logits = torch.randn(4)
+    assert list(Sampling(1.0, top_k=3).explain(logits)) == ["logits", "top_k"]
+    for settings in (dict(top_k=4), dict(top_k=0), dict(top_p=1.0), dict(min_p=0.0), dict(repetition_penalty=1.0)):
+        assert list(Sampling(1.0, **settings).explain(logits)) == ["logits"]
+
+
+def test_at_temperature_zero_one_token_has_it_all():
+    stages = Sampling(0.0, top_k=2).explain(torch.tensor([1.0, 3.0, 2.0]))
+    assert list(stages) == ["logits", "temperature"]
+    assert stages["temperature"].tolist() == [0.0, 1.0, 0.0]
+    assert stages["temperature"].dtype == torch.float32
+
+
+def test_only_a_repetition_penalty_needs_the_history():
+    device = torch.device("cpu")
+    assert Sampler(Sampling(repetition_penalty=1.1), [], device).needs_history
+    assert not Sampler(Sampling(0.7, top_k=3, top_p=0.5, min_p=0.1), [], device).needs_history
+
+
+def test_tokens_of_prompt_and_answer_are_penalized():
+    logits = torch.tensor([2.0, 1.9, 1.8])
+    sampler = Sampler(Sampling(repetition_penalty=4.0), [0], logits.device)
+    assert int(sampler.choose(logits)) == 1
+    sampler.saw(1)
+    assert int(sampler.choose(logits)) == 2
+    assert Sampling(repetition_penalty=2.0).explain(logits, [])["repetition_penalty"].equal(logits.softmax(dim=0))
+
+
+def test_edges_of_the_settings_are_allowed():
+    for settings in (
+        dict(temperature=0),
+        dict(top_k=0),
+        dict(top_p=0),
+        dict(top_p=1),
+        dict(min_p=0),
+        dict(min_p=1),
+        dict(repetition_penalty=1e-9),
+    ):
+        Sampling(**settings)
+    for settings in (dict(min_p=-0.1), dict(min_p=1.1), dict(repetition_penalty=-1), dict(repetition_penalty=math.inf)):
+        with pytest.raises(LessonError, match=next(iter(settings))):
+            Sampling(**settings)

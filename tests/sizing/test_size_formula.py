@@ -97,6 +97,21 @@ def test_cells_of_a_sliding_window(convention, tokens, cells):
 
 
 @pytest.mark.parametrize(
+    ("convention", "cells"),
+    # A window of 1 keeps the new token alone, but transformers' slice [-1 + 1:] keeps everything.
+    [("ideal", 1), ("hf_dynamic", 5000), ("hf_static", 1), ("vllm", 2048 + 16), ("llama_cpp", 768)],
+)
+def test_window_of_one_token(convention, cells):
+    one = [Layer("sliding", (Attention(4, 16, 16, window=1),))]
+    assert kv_cache(one, 5000, convention=convention).nbytes == cells * CELL
+
+
+def test_window_of_two_tokens_is_cut_by_transformers_too():
+    two = [Layer("sliding", (Attention(4, 16, 16, window=2),))]
+    assert kv_cache(two, 5000, convention="hf_dynamic").per_layer[0].cells == 1
+
+
+@pytest.mark.parametrize(
     ("convention", "cells"), [("ideal", 100), ("hf_dynamic", 99), ("vllm", 2160), ("llama_cpp", 768)]
 )
 def test_cells_of_a_chunk(convention, cells):
@@ -125,11 +140,34 @@ def test_states(convention, dtype, nbytes):
     assert size.bytes_per_token == size.marginal_bytes_per_token == 0
 
 
+@pytest.mark.parametrize(
+    ("own", "dtype", "nbytes"),
+    [
+        ("float32", "fp8", 4),
+        ("torch.float32", "q8_0", 4),
+        ("bfloat16", "fp8", 2),
+        (None, "fp8", 2),
+        ("float32", "bf16", 2),  # the model is asked for in bf16
+        ("bfloat16", "fp32", 4),
+    ],
+)
+def test_states_in_the_dtype_that_the_model_computes_in(own, dtype, nbytes):
+    config = {"model_type": "lfm2", "num_hidden_layers": 1, "hidden_size": 64, "full_attn_idxs": [], "dtype": own}
+    assert kv_cache(config, 9, dtype=dtype).nbytes == 64 * 3 * nbytes
+    assert kv_cache({**config, "dtype": None, "torch_dtype": own}, 9, dtype=dtype).nbytes == 64 * 3 * nbytes
+
+
 def test_every_convention_states_its_rule_and_source():
     assert CONVENTIONS == ("ideal", "hf_dynamic", "hf_static", "vllm", "llama_cpp")
     for name in CONVENTIONS:
         assert get_convention(name).rule
         assert get_convention(name).source
+
+
+@pytest.mark.parametrize(("heads", "tp"), [(8, 3), (8, 12), (4, 6), (2, 3), (6, 4)])
+def test_ranks_that_cannot_share_the_heads(heads, tp):
+    with pytest.raises(LessonError, match=f"tp={tp} doesn't divide {heads} KV heads"):
+        kv_cache([Layer("full", (Attention(heads, 16, 16),))], 5, tp=tp)
 
 
 def test_tensor_parallel_shares_heads_and_copies_what_it_cannot_share():
@@ -138,6 +176,7 @@ def test_tensor_parallel_shares_heads_and_copies_what_it_cannot_share():
     assert kv_cache("Llama-3.1-8B", 100, tp=16).nbytes == whole // 8  # 8 heads: pairs of ranks hold the same one
     assert kv_cache("gemma-3-1b-it", 100, tp=4).nbytes == kv_cache("gemma-3-1b-it", 100).nbytes  # MQA
     assert kv_cache("DeepSeek-V3", 100, tp=8).nbytes == kv_cache("DeepSeek-V3", 100).nbytes  # MLA
+    assert kv_cache("Llama-3.1-8B", 100, tp=8).nbytes == whole // 8
     assert kv_cache(MAMBA, 1, tp=4).nbytes * 4 == kv_cache(MAMBA, 1).nbytes
     with pytest.raises(LessonError, match="tp=3 doesn't divide 8 KV heads"):
         kv_cache("Llama-3.1-8B", 100, tp=3)

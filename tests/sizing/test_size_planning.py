@@ -31,6 +31,23 @@ def test_what_does_not_fit_says_how_many_cards():
     assert fit("Llama-3.1-405B", "H100-80GB", tp=16).fits
 
 
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "cards", "tp"),
+    [
+        ("H200-141GB", "q4_0", 2, 2),
+        ("H200-141GB", "fp8", 3, 4),
+        ("H100-80GB", "fp8", 6, 8),
+        ("H100-80GB", "bf16", 11, 16),
+    ],
+)
+def test_suggested_tp_is_the_next_power_of_two(gpu, dtype, cards, tp):
+    plan = fit("Llama-3.1-405B", gpu, dtype)
+    assert plan.notes[0] == f"The weights alone need at least {cards} of these cards: tp={tp}, say."
+    enough = fit("Llama-3.1-405B", gpu, dtype, tp=tp)
+    assert enough.kv_budget_nbytes > 0
+    assert not any("weights alone" in note for note in enough.notes)
+
+
 def test_quantised_weights_and_cache():
     plan = fit("Llama-3.1-8B", "RTX4090-24GB", "q4_0", "q8_0", 32768)
     assert plan.weights_nbytes == -(-8_030_261_248 * 18 // 32)
