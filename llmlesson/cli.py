@@ -7,8 +7,9 @@ import errno
 import io
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from importlib import import_module
 
 from llmlesson import __version__
 from llmlesson.commands import COMMANDS
@@ -16,14 +17,19 @@ from llmlesson.commands.terminal import fault_of, open_closed_streams, visible
 from llmlesson.errors import LessonError
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(words: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser. Commands that `words` doesn't name are listed, but take no arguments: their modules stay unread."""
     parser = argparse.ArgumentParser(
         prog="llmlesson", description="See what happens after you send a prompt to an LLM."
     )
     parser.add_argument("--version", action="version", version=f"llmlesson {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(subparsers)
+    for name, help_line in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=help_line)
+        if name in words:
+            command = import_module(f"llmlesson.commands.{name}")
+            command.add_arguments(subparser)
+            subparser.set_defaults(run=command.run)
     return parser
 
 
@@ -40,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Leaves as Ctrl-C does: an unfinished fetch is cleaned up, and the pip that it started is ended.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        args = build_parser().parse_args(argv)
+        argv = sys.argv[1:] if argv is None else argv
+        args = build_parser(argv).parse_args(argv)
         status = int(args.run(args))
         sys.stdout.flush()  # at exit, what fails would be a message of Python's own
         return status

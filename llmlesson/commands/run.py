@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 MAX_PROMPT = 10_000_000
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser("run", help="answer a prompt and say what it took")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", help="the prompt; - reads it from standard input")
     parser.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="longest answer (default: 256)")
     parser.add_argument("--model", default="smollm2-135m", help="a preset, a folder or a hub id (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--no-chat", action="store_true", help="give the prompt as it is, without the chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

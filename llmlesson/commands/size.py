@@ -22,14 +22,12 @@ from llmlesson.sizing.units import SUFFIX_HELP, both_units, gigabytes, parse_tok
 VERIFY_TOKENS_WITH_STATES = 128
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "size",
-        help="size a KV cache: how large, why, and whether it fits",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="How large the KV cache of a model becomes, in exact bytes.",
-        epilog=f"models in the table: {', '.join(name.rpartition('/')[2] for name in model_table())}\n\n"
-        f"GPUs: {', '.join(gpu_table())}\n\nnumbers of tokens: {SUFFIX_HELP}.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "How large the KV cache of a model becomes, in exact bytes."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        f"models in the table: {', '.join(name.rpartition('/')[2] for name in model_table())}\n\n"
+        f"GPUs: {', '.join(gpu_table())}\n\nnumbers of tokens: {SUFFIX_HELP}."
     )
     parser.add_argument("model", nargs="?", help="a name in the table, a folder, a config.json or a hub id")
     parser.add_argument("--compare", nargs="+", metavar="MODEL", help="several models in one table")
@@ -44,7 +42,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--explain", action="store_true", help="show the arithmetic with the numbers put in")
     parser.add_argument("--verify", action="store_true", help="compare with transformers' own cache, layer by layer")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,8 @@ from llmlesson.doctor.finding import ok
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = {"open", "read_text", "write_text", "fdopen", "NamedTemporaryFile"}
-NO_TEXT = {"os.open", "archive.open", "dbm.open"}  # a file descriptor, bytes in a zip file, a database
+# A file descriptor, bytes in a zip file, a database; and llmlesson.files.model_files', which is no method.
+NO_TEXT = {"os.open", "archive.open", "dbm.open", "read_text"}
 
 
 def opened_without_encoding(path: Path) -> list[str]:
