@@ -1,11 +1,12 @@
 """`python tools/gpu_check.py [FILE]`: what can only be checked on a GPU, in one run of a few minutes.
 
-Parity with the CPU, the CUDA graph against eager, memory, and the benchmark. Writes JSON with the machine's name and
-versions; exit status 1 if a check failed.
+Parity with the CPU, the CUDA graph against eager, batches, memory, and the benchmark. Writes JSON with the machine's
+name and versions; exit status 1 if a check failed.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import platform
 import sys
@@ -86,6 +87,36 @@ def graph_against_eager(engine: Engine) -> dict[str, Any]:
     }
 
 
+def batch(engine: Engine, requests: int = 10, tokens: int = 30, rows: Sequence[int] = (1, 8, 32)) -> dict[str, Any]:
+    """Answers of a batch that has too little room, and so preempts, are those of the engine alone; time of a step."""
+    engine = copy.copy(engine)
+    engine.eos_token_ids = frozenset()
+    prompts = [engine.tokenizer.chat(f"{PROMPT} Say it in {n} words.") for n in range(3, 3 + requests)]
+    expected = [engine.generate(prompt, max_new_tokens=tokens).token_ids for prompt in prompts]
+    blocks = 2 * (len(prompts[-1]) + tokens) // 16
+    small = llmlesson.BatchEngine(engine, blocks, token_budget=60, share_prefixes=False)
+    added = [small.add(prompt, max_new_tokens=tokens) for prompt in prompts]
+    while len(small):
+        small.step()
+        small.scheduler.check()
+    # In float32 all are equal; in bfloat16 other rows beside it can turn a near tie.
+    same = sum(request.token_ids == answer for request, answer in zip(added, expected, strict=True))
+    seconds = {}
+    for count in rows:
+        full = llmlesson.BatchEngine(engine, max_running=count, token_budget=10_000)
+        for number in range(count):
+            full.add(prompts[number % len(prompts)], max_new_tokens=60)
+        full.step()
+        seconds[count] = Sample.of(full.step().seconds for _ in range(20)).median
+    return {
+        "passed": same >= (requests if engine.dtype == torch.float32 else requests // 2)
+        and small.pool.num_free == blocks,
+        "equal_answers": same,
+        "preempted": small.scheduler.counts.preempted,
+        "step_seconds": seconds,
+    }
+
+
 def memory(engine: Engine) -> dict[str, Any]:
     """A cache takes what `allocated_nbytes` says (to the allocator's rounding), and one that can't fit is explained."""
     before = torch.cuda.memory_allocated()
@@ -136,6 +167,8 @@ def main(arguments: Sequence[str]) -> int:
         "parity_float32": attempt(parity, on_gpu, on_cpu),
         "graph_float32": attempt(graph_against_eager, on_gpu),
         "graph_bfloat16": attempt(graph_against_eager, half),
+        "batch_float32": attempt(batch, on_gpu),
+        "batch_bfloat16": attempt(batch, half),
         "memory": attempt(memory, half),
         "early_stop": attempt(early_stop, half),
         "benchmark": attempt(benchmark, half),

@@ -28,7 +28,8 @@ class BatchEngine:
 
     blocks, block_size: size of the cache; without `blocks` it has room for 1,024 tokens for each running request.
     share_prefixes: whether texts that begin alike share blocks. token_budget: the most tokens that one step reads.
-    max_running: the most requests that share a step.
+    max_running: the most requests that share a step. static: newcomers wait until all that run have ended, for
+    comparison.
 
     One thread makes the steps; `add` and `cancel` may be called from any other meanwhile.
     """

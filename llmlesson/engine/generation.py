@@ -53,7 +53,7 @@ class Generation:
 
     text: str
     token_ids: list[int]  # with the end-of-sequence token, where it ended with one
-    finish_reason: str  # "eos" | "stop" | "length" | "cache_full"
+    finish_reason: str  # "eos" | "stop" | "length" | "cache_full"; from a batch also "cancelled"
     timings: Timings
     prompt_ids: list[int] = field(repr=False)
     cache: KVCache | None = field(repr=False)  # none from a batch, whose cache is shared

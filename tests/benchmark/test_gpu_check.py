@@ -41,6 +41,17 @@ def test_parity_finds_agreement_and_its_absence(engine, monkeypatch):
     assert not gpu_check.parity(other, engine)["passed"]
 
 
+def test_batch_finds_agreement_and_its_absence(engine, monkeypatch):
+    result = gpu_check.batch(engine, 3, 14, rows=(1,))
+    assert (result["passed"], result["equal_answers"]) == (True, 3)
+    assert result["preempted"] > 0
+    generate = llmlesson.Engine.generate
+    monkeypatch.setattr(
+        llmlesson.Engine, "generate", lambda self, ids, **settings: generate(self, ids[:-1], **settings)
+    )
+    assert not gpu_check.batch(engine, 1, 2, rows=())["passed"]
+
+
 def test_an_error_in_one_check_is_a_result(engine):
     def broken(engine):
         raise ZeroDivisionError("why")
