@@ -37,6 +37,7 @@ class _Tensors:
         self._file_of: dict[str, Any] = {}
         for path in files:
             try:
+                path.open("rb").close()  # safetensors calls a file that may not be read a missing one
                 file = stack.enter_context(safe_open(path, framework="pt"))
             except (SafetensorError, OSError) as error:
                 raise LessonError(f"{path} can't be read: {what_is(path) or _fault(error)}") from None
@@ -80,6 +81,8 @@ class _Tensors:
 
 
 def _fault(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return f"{error.strerror}."
     if "incomplete" in str(error).lower() or "too small" in str(error).lower():
         return f"it is cut short or damaged ({error}). Get the file again."
     return f"{error}. Get the file again."

@@ -19,7 +19,7 @@ from llmlesson.errors import LessonError
 from llmlesson.files.fetch import ensure_default_model
 from llmlesson.files.hub import is_id, snapshot
 from llmlesson.files.model_files import read_json
-from llmlesson.files.model_folder import INDEX, WHOLE, read_config, shard_names, weight_files, what_file
+from llmlesson.files.model_folder import INDEX, WHOLE, existing, read_config, shard_names, weight_files, what_file
 
 DEFAULT_MODEL = "smollm2-135m"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
@@ -74,16 +74,10 @@ def _find(model: str | Path) -> tuple[Path, str]:
         raise LessonError(f"Name a model by {DEFAULT_MODEL!r}, a folder or a hub id, not by {model!r}.")
     if isinstance(model, str) and model == DEFAULT_MODEL:
         return ensure_default_model(), ""
-    try:
-        folder = Path(model).expanduser()
-        if folder.is_dir():
-            return folder, ""
-        if folder.exists():
+    if folder := existing(model):
+        if not folder.is_dir():
             raise LessonError(what_file(folder))
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a home that is not there
-        if isinstance(error, LessonError):
-            raise
-        raise LessonError(f"{str(model)[:80]!r} is no path ({error}).") from None
+        return folder, ""
     name = str(model)
     if is_id(name):
         return snapshot(name, _lacks)

@@ -14,6 +14,19 @@ INDEX = "model.safetensors.index.json"
 GIVE_A_FOLDER = "Give a folder with a Hugging Face model: config.json, tokenizer.json and safetensors."
 
 
+def existing(name: str | Path) -> Path | None:
+    """The file or folder of that name, if there is one. LessonError for what is no path, or may not be looked at."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except RuntimeError:
+        raise LessonError(f"{str(name)!r} names the home folder of a user that is not known here.") from None
+    except (OSError, ValueError) as error:  # too long, a null character, a folder that others may not enter
+        reason = error.strerror if isinstance(error, OSError) else error
+        shown = str(name) if len(str(name)) <= 80 else f"{str(name)[:77]}…"
+        raise LessonError(f"{shown!r} can't be looked at ({reason}). Give the path of a folder.") from None
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """The checked config.json of a model's folder. LessonError that says what the folder is, if it isn't one."""
     path = folder / "config.json"

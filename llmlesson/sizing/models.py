@@ -13,8 +13,8 @@ from typing import Any
 from llmlesson.errors import LessonError
 from llmlesson.files.hub import config_file, is_id
 from llmlesson.files.model_files import read_json
+from llmlesson.files.model_folder import existing, what_file
 from llmlesson.files.model_folder import read_config as read_folder
-from llmlesson.files.model_folder import what_file
 from llmlesson.sizing.from_config import model_spec
 from llmlesson.sizing.specs import Layer, ModelSpec
 
@@ -58,11 +58,10 @@ def load_config(config_or_name: Any) -> tuple[dict[str, Any], str]:
             f"Name a model by a table entry, a folder, a config.json, a hub id or a config, not by {config_or_name!r}."
         )
     text = str(config_or_name).strip()
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return read_folder(path), text
-    if path.exists() or path.suffix == ".json":
-        return read_config(path), text
+    if path := existing(text):
+        return read_folder(path) if path.is_dir() else read_config(path), text
+    if text.endswith(".json"):
+        return read_config(Path(text).expanduser()), text
     entry = table_name(text)
     if entry is not None:
         return model_table()[entry]["config"], entry

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,8 +20,10 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import llmlesson
 from llmlesson import LessonError
+from llmlesson.engine.chat_template import MAX_TEXT
 from llmlesson.engine.checkpoint import expected_tensors, nbytes_needed
 from llmlesson.engine.load import DTYPES
+from llmlesson.files.model_files import COUNTS, MAX_DEPTH, MAX_JSON, MAX_TOKENIZER, MB
 from llmlesson.files.model_folder import INDEX, WHOLE
 from llmlesson.sizing import kv_cache
 
@@ -166,6 +170,8 @@ FOLDERS = {
 
 @pytest.mark.parametrize("case", [*CONFIGS, *FOLDERS])
 def test_a_malformed_folder_is_refused_by_name(folder, case):
+    if "pipe" in case and os.name == "nt":
+        pytest.skip("Windows has no named pipes in folders")
     change, message = {**CONFIGS, **FOLDERS}[case]
     change(folder)
     with pytest.raises(LessonError, match=message):
@@ -230,8 +236,21 @@ def test_a_file_in_place_of_a_folder_is_named(folder, name, content, message):
 
 @pytest.mark.parametrize("model", [None, 5, "", " ", "a\0b", "x" * 5000, "~nobody-of-that-name/x", [], {}])
 def test_what_is_no_name_is_refused(model):
-    with pytest.raises(LessonError):
-        llmlesson.load(model)
+    for call in (llmlesson.load, lambda name: kv_cache(name, 10)):
+        with pytest.raises(LessonError):
+            call(model)
+
+
+@pytest.mark.parametrize("closed", ["", "config.json", "tokenizer.json", WHOLE])
+def test_what_may_not_be_read_is_named(folder, closed):
+    (folder / closed).chmod(0)
+    try:
+        if os.access(folder / closed, os.R_OK):
+            pytest.skip("root and Windows may read all the same")
+        with pytest.raises(LessonError, match=f"{closed}.*Permission denied"):
+            llmlesson.load(folder)
+    finally:
+        (folder / closed).chmod(0o755)
 
 
 @pytest.mark.parametrize("stale", ["missing shards", "whole shards"])
@@ -332,6 +351,40 @@ def test_any_value_anywhere_gives_a_model_or_a_lesson_error(whole, tmp_path_fact
         except LessonError as error:
             assert len(str(error)) < 3000  # noqa: PT017
     shutil.rmtree(folder)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=40)
+def test_any_bytes_anywhere_give_a_model_or_a_lesson_error(whole, tmp_path_factory, data):
+    name = data.draw(st.sampled_from(sorted(file.name for file in whole.iterdir())))
+    content = bytearray((whole / name).read_bytes())
+    at = data.draw(st.integers(0, min(len(content), 3000) - 1))
+    some = data.draw(st.binary(max_size=9))
+    content[at : at + data.draw(st.integers(0, 9))] = some
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+    folder = tmp_path_factory.mktemp("odd")
+    for file in whole.iterdir():
+        (folder / file.name).hardlink_to(file)
+    (folder / name).unlink()
+    (folder / name).write_bytes(content)
+    for call in (load_and_chat, lambda f: kv_cache(f, 10)):
+        with contextlib.suppress(LessonError):
+            call(folder)
+    shutil.rmtree(folder)
+
+
+def test_the_page_on_trust_names_the_limits():
+    page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text("utf-8")
+    for limit in (
+        f"{COUNTS['num_hidden_layers']:,} layers",
+        f"{COUNTS['num_attention_heads']:,} heads",
+        f"hidden size of {COUNTS['hidden_size']:,}",
+        f"{COUNTS['vocab_size']:,}",
+        f"{MAX_JSON // MB} MB (`tokenizer.json` {MAX_TOKENIZER // MB} MB) and {MAX_DEPTH} levels",
+        f"{MAX_TEXT // MB} million characters",
+    ):
+        assert limit in page
 
 
 def load_and_chat(folder):
