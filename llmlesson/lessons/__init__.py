@@ -4,6 +4,7 @@
     lessons.check("best-merge", apply_best_merge)    # runs your function on cases and says what came out
     lessons.hint("best-merge")                       # two hints, folded
     lessons.solution("best-merge")                   # ours, folded
+    lessons.my_engine()                              # an engine of your functions that passed, out of my_engine.py
 
 To add an exercise, write one file, `llmlesson/lessons/exercises/<name_with_underscores>.py`; nothing else needs to know
 of it. It defines `EXERCISE = Exercise(...)` (see `llmlesson.lessons.exercise`, and `exercises/best_merge.py` as a
@@ -33,6 +34,7 @@ fixed cases by heart fails, and that the notebook's stub is the package's.
 
 from llmlesson.lessons.checking import check
 from llmlesson.lessons.help import hint, solution
+from llmlesson.lessons.own_engine import my_engine
 from llmlesson.lessons.real import use
 
-__all__ = ["check", "hint", "solution", "use"]
+__all__ = ["check", "hint", "my_engine", "solution", "use"]

@@ -13,6 +13,7 @@ from llmlesson.errors import LessonError
 from llmlesson.lessons.borrowed import calls_noticed, is_the_courses
 from llmlesson.lessons.compare import copied, difference, type_in_words, unchanged
 from llmlesson.lessons.exercise import Case, Exercise, Function, NotAsAsked, NotDone, does_nothing, find_exercise
+from llmlesson.lessons.my_file import keep
 from llmlesson.lessons.report import Failure, Report
 
 # What a learner's function may do without ending the notebook. An interrupt counts: it is how one leaves an endless
@@ -25,7 +26,8 @@ def check(exercise: str, function: Function, seed: int | None = None) -> Report:
 
     The report is shown by being the last line of a cell; `.passed` and `.status` ("passed", "failed", "not done") tell
     a program. Some cases are random, and differ in each run; with the `seed` that a report names they come again.
-    What the function raises is shown and not passed on. Raises LessonError for a name that is no exercise, and for a
+    What the function raises is shown and not passed on. A function that passes and is a part of an engine goes into
+    `my_engine.py` (see `my_file`). Raises LessonError for a name that is no exercise, and for a
     seed that is no whole number.
     """
     wanted = find_exercise(exercise)
@@ -46,7 +48,13 @@ def check(exercise: str, function: Function, seed: int | None = None) -> Report:
         if outcome.problem:
             failure = _failure(wanted, outcome, seen, seed)
             return Report(exercise, wanted.function_name, "failed", len(seen), failure)
-    return Report(exercise, wanted.function_name, "passed", len(seen))
+    kept = keep(exercise, function, lambda written: _passes(wanted, written, seen))
+    return Report(exercise, wanted.function_name, "passed", len(seen), kept=kept)
+
+
+def _passes(exercise: Exercise, function: Function, cases: list[Case]) -> bool:
+    """Whether a function is right in those of these cases that take no time."""
+    return all(_outcome(exercise, function, case).kind == "right" for case in cases if case.origin != "real model")
 
 
 @dataclass(frozen=True)

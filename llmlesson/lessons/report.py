@@ -34,6 +34,7 @@ class Report:
     cases: int = 0
     failure: Failure | None = None
     missing: str = ""
+    kept: tuple[str, str] | None = None  # whether it is now a part of the learner's engine: a label and a text
 
     @property
     def passed(self) -> bool:
@@ -43,7 +44,7 @@ class Report:
         """What is wrong, as (label, text); a text may have several lines."""
         failure = self.failure
         if failure is None:
-            return []
+            return [self.kept] if self.kept else []
         rows = [("raised" if failure.raised else "problem", failure.problem)]
         rows += [(label, text) for label, text in (("usually means", failure.means), ("why", failure.why)) if text]
         return rows

@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmlesson.views.markup import table, title
 from llmlesson.views.style import css, styled
 from llmlesson.views.text import escape
 
@@ -45,6 +46,11 @@ def report_text(headline: str, rows: Sequence[tuple[str, str]]) -> str:
     width = max((len(label) for label, _ in rows), default=0)
     lines = [f"  {label:{width}}  " + text.replace("\n", "\n" + " " * (width + 4)) for label, text in rows]
     return "\n".join([headline, *lines])
+
+
+def scoreboard(headline: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Which parts of an engine are whose; HTML."""
+    return styled(title(headline) + table(head, rows, left=True))
 
 
 def folded(parts: Mapping[str, str], code: bool = False) -> str:
@@ -91,5 +97,5 @@ def _numbers(value: Any) -> str:
 
 def _cell(label: str, text: str) -> str:
     # Words as words, values and code as code; either may run from right to left.
-    words = label in ("usually means", "why", "problem")
+    words = label in ("usually means", "why", "problem", "kept in", "not kept")
     return f"<bdi>{escape(text)}</bdi>" if words else f"<bdi><code>{escape(text)}</code></bdi>"
