@@ -1,4 +1,4 @@
-"""An engine of the learner's functions gives the real engine's tokens, with each part and with all; the file is good."""
+"""An engine of the learner's functions gives the real engine's tokens, with each part and with all."""
 
 import linecache
 import subprocess
@@ -76,10 +76,10 @@ def test_all_parts_and_the_file_answers_by_itself(which, expected, folder):
     assert sorted(mine.mine) == sorted(PARTS)
     assert "7 of 7 parts" in mine._repr_mimebundle_()["text/html"]
     assert mine.matches(max_new_tokens=TOKENS)
-    drawn = [mine.answer(PROMPT, 6, temperature=0.8, top_p=0.9, seed=seed).token_ids for seed in (1, 1, 2)]
+    drawn = [mine.answer("Hi", 3, temperature=1.5, seed=seed).token_ids for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert mine.answer("What is the capital of France?", stop=" of").finish_reason == "stop"
     if which == 0:
+        assert mine.answer("What is the capital of France?", stop=" of").text == "The capital"
         run = subprocess.run(
             [sys.executable, NAME, "What is the capital of France?"], cwd=folder, capture_output=True, text=True
         )
