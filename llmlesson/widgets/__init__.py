@@ -14,12 +14,14 @@ from llmlesson.widgets.gqa_explorer import GQAExplorer
 from llmlesson.widgets.prediction import Prediction
 
 if TYPE_CHECKING:
+    from llmlesson.widgets.attention_explorer import AttentionExplorer
     from llmlesson.widgets.cache_inspector import CacheInspector
     from llmlesson.widgets.decode_stepper import DecodeStepper
     from llmlesson.widgets.prefill_explorer import PrefillExplorer
     from llmlesson.widgets.tokenizer_explorer import TokenizerExplorer
 
 __all__ = [
+    "AttentionExplorer",
     "CacheCalculator",
     "CacheInspector",
     "DecodeStepper",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AttentionExplorer": "attention_explorer",
     "CacheInspector": "cache_inspector",
     "DecodeStepper": "decode_stepper",
     "PrefillExplorer": "prefill_explorer",
