@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
@@ -78,6 +79,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
+@lru_cache(maxsize=8)
+def _compiled(template: str) -> Template:
+    return _Sandbox().from_string(template)
+
+
 def render(template: str, messages: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
     """The text of a conversation, ready for the assistant's answer. `names`: "bos_token" and its like → their texts.
 
@@ -86,7 +92,7 @@ def render(template: str, messages: Sequence[Mapping[str, Any]], names: Mapping[
     try:
         parts, length = [], 0
         given = {**names, "messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
-        for part in _Sandbox().from_string(template).generate(given):
+        for part in _compiled(template).generate(given):
             parts.append(part)
             length += len(part)
             if length > MAX_TEXT:
