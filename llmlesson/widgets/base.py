@@ -14,6 +14,8 @@ import ipywidgets
 
 from llmlesson.errors import LessonError
 from llmlesson.views.text import escape
+from llmlesson.widgets import interrupt
+from llmlesson.widgets.frame import framed
 
 if TYPE_CHECKING:
     from llmlesson.engine import Engine
@@ -43,6 +45,7 @@ class LessonWidget(ABC):
     def __init__(self) -> None:
         self._ui: ipywidgets.Widget | None = None
         self._controls: list[ipywidgets.Widget] = []  # disabled while work runs
+        self._problems: dict[ipywidgets.Widget, ipywidgets.HTML] = {}  # what is wrong with a field, said below it
         self._status: ipywidgets.HTML | None = None
         self._lock = threading.Lock()  # for the next three
         self._running = False
@@ -71,11 +74,11 @@ class LessonWidget(ABC):
     def ui(self) -> ipywidgets.Widget:
         """The live widget, made now if it isn't there."""
         if self._ui is None:
-            self._controls = []
+            self._controls, self._problems = [], {}
             self._status = ipywidgets.HTML(layout={"min_height": "28px"})
             self._say("")  # what is announced must be there before it changes
             rows = self._build()
-            self._ui = ipywidgets.VBox(rows if self._status in rows else [*rows, self._status])
+            self._ui = framed(rows if self._status in rows else [*rows, self._status])
             self._refresh()
         return self._ui
 
@@ -124,6 +127,15 @@ class LessonWidget(ABC):
         self._controls.append(control)
         return control
 
+    def _field(self, control: ipywidgets.Widget, apply: Apply) -> ipywidgets.Widget:
+        """Follow a control that can hold something wrong, as `_watch` does; what is wrong is said right below it.
+
+        The control keeps what was typed, and the session what it had. Returns the control with room for the message.
+        """
+        problem = ipywidgets.HTML()
+        self._problems[control] = problem
+        return ipywidgets.VBox([self._watch(control, apply), problem]).add_class("field")
+
     def _refresh(self) -> None:
         """Call `_show`, whose own changes to controls are nobody's wish."""
         before, self._drawing = self._drawing, threading.get_ident()
@@ -134,7 +146,7 @@ class LessonWidget(ABC):
 
     @property
     def _stopped(self) -> bool:
-        """Whether "Stop" was pressed, or the widget closed, since the work began."""
+        """Whether "Stop" was pressed, the kernel interrupted, or the widget closed, since the work began."""
         return self._stop.is_set()
 
     def _say(self, text: str) -> None:
@@ -148,6 +160,7 @@ class LessonWidget(ABC):
                 return
             self._running = True
             self._stop.clear()
+            interrupt.stop_on_interrupt(self._stop)
             # The clicked one stays enabled (its clicks do nothing): disabled, it would lose the keyboard's focus.
             self._disable(True, clicked)
             self._say(says)
@@ -164,6 +177,7 @@ class LessonWidget(ABC):
                     self._disable(False)
                     self._say(said)
                     self._running = False
+                    interrupt.forget(self._stop)
                     return
             for change in late.values():
                 said = self._caught(change) or said
@@ -173,10 +187,22 @@ class LessonWidget(ABC):
             return
         with self._lock:
             if self._running:
-                self._late[control] = partial(apply, value)
+                self._late[control] = partial(self._take_over, control, apply, value)
                 return
-        said = self._caught(partial(apply, value))
+        said = self._caught(partial(self._take_over, control, apply, value))
         self._say(self._caught(self._refresh) or said)
+
+    def _take_over(self, control: ipywidgets.Widget, apply: Apply, value: Any) -> str | None:
+        problem = self._problems.get(control)
+        if problem is None:
+            return apply(value)
+        try:
+            said = apply(value)
+        except LessonError as error:
+            problem.value = f'<div role="alert"><bdi>✗ {escape(error)}</bdi></div>'
+            return None
+        problem.value = ""
+        return said
 
     def _caught(self, work: Callable[[], str | None]) -> str:
         """What to say after some work: what it returned, or what went wrong."""
