@@ -63,7 +63,7 @@ def cache_grid(
 ) -> str:
     """Tokens as columns, layers as rows; in each cell K above V, the stronger in colour the longer the vector.
 
-    keys, values: by layer and filled column, the vector's length relative to the layer's longest (0 to 1).
+    keys, values: by layer and filled column, the vector's length, from 0 for the layer's shortest to 1 for its longest.
     passes: (start, stop) positions of each forward pass so far; the last is marked. layer: marked with an arrow.
     """
     count = len(columns.texts)
@@ -95,8 +95,8 @@ def cache_grid(
         f"{columns.first + count - 1}, of which {columns.filled} are filled."
     )
     legend = note(
-        "Each cell: K above V; the stronger the colour, the longer that vector, within its layer. A dotted frame is "
-        "not read yet. Numbers above the columns: the forward pass that read them; the last one is framed."
+        "Each cell: K above V; the shortest vector of a layer is palest, the longest strongest. A dotted frame is not "
+        "read yet. Numbers above the columns: the forward pass that read them; the last one is framed."
     )
     return svg(width, height, spoken, parts) + legend
 

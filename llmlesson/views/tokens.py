@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from llmlesson.views.markup import folded, table
+from llmlesson.views.markup import folded, note, table
 from llmlesson.views.style import css, styled
-from llmlesson.views.text import escape, visible
+from llmlesson.views.text import VISIBLE, escape, visible
 
+MOST_LOST = 8  # characters without a token, that are named
 MOST_CHIPS = 200  # more would take long to draw and nobody would read them
 QUIET = "font-size:11px;opacity:.8"
 
@@ -53,11 +55,33 @@ def counts(columns: Mapping[str, tuple[str, int]]) -> str:
 
 
 def shown(raw: bytes) -> str:
-    """The bytes of a token as text, blanks as signs; bytes that are no whole character as hexadecimal. Not escaped."""
+    """The bytes of a token as text, blanks as signs; as hexadecimal where they are no whole character, or one that
+    can't be seen. Not escaped.
+    """
     try:
-        return visible(raw.decode())
+        text = raw.decode()
     except UnicodeDecodeError:
+        text = ""
+    if raw and (not text or any(_is_control(char) for char in text)):
         return "⟨" + visible(raw.hex(" ").upper()) + "⟩"
+    return visible(text)
+
+
+def _is_control(char: str) -> bool:
+    return unicodedata.category(char) == "Cc" and char not in VISIBLE
+
+
+def lost(parts: Sequence[bytes]) -> str:
+    """What became of characters that the vocabulary has no token for; HTML. Empty where there are none."""
+    if not parts:
+        return ""
+    names = [f"U+{raw[0]:04X}" if len(raw) == 1 and raw[0] < 0x80 else shown(raw) for raw in parts[:MOST_LOST]]
+    more = f" and {len(parts) - MOST_LOST:,} more" if len(parts) > MOST_LOST else ""
+    which = "a character" if len(parts) == 1 else f"{len(parts):,} characters or bytes"
+    return note(
+        f"✗ The vocabulary has no token for {which} of this text ({', '.join(names)}{more}): the tokenizer leaves out "
+        "what it can’t spell, and the model never sees it."
+    )
 
 
 def hexadecimal(raw: bytes, most: int = 4) -> str:

@@ -110,6 +110,12 @@ class LessonWidget(ABC):
         self._controls.append(button)
         return button
 
+    def _quick(self, label: str, act: Callable[[], str | None]) -> ipywidgets.Button:
+        """A button for what needs neither the engine nor time: done at once, with no control disabled meanwhile."""
+        button = ipywidgets.Button(description=label, layout=ipywidgets.Layout(width="auto"))
+        button.on_click(lambda _: self._changed(button, lambda _: act(), None))
+        return button
+
     def _stop_button(self) -> ipywidgets.Button:
         """A button that is always there, and makes `_stopped` true."""
         button = ipywidgets.Button(description="Stop", layout=ipywidgets.Layout(width="auto"))

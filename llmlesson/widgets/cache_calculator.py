@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,15 +12,15 @@ import ipywidgets
 from llmlesson.errors import LessonError
 from llmlesson.sizing import DTYPES, fit, get_gpu, gpu_table, kv_cache, model_table
 from llmlesson.sizing.models import table_name
-from llmlesson.sizing.units import parse_tokens
+from llmlesson.sizing.units import MAX_BATCH
 from llmlesson.views import calculator as view
 from llmlesson.views.markup import announced
+from llmlesson.widgets import typed
 from llmlesson.widgets.base import LessonWidget
 from llmlesson.widgets.model_choice import readable, spec_of
 
 CONTEXT = 8192
 GPU = "H100-80GB"
-TYPED = ("tokens", "batch")  # fields whose control is a text
 UNCOUNTED = (
     "What fits depends on the number of weights, which is not recorded for this model: press “Count the weights”."
 )
@@ -117,13 +118,15 @@ class CacheCalculator(LessonWidget):
         return view.arithmetic(self.session.answers)
 
     def _build(self) -> list[ipywidgets.Widget]:
-        ask, question = self.session.ask, self.session.question
+        question = self.session.question
         wide = {"style": {"description_width": "initial"}}
         names = [(name.rpartition("/")[2], name) for name in self.session.models]
         dropdown, text = ipywidgets.Dropdown, ipywidgets.Text
-        self._controls_by_field = {
+        controls = {
             "model": dropdown(options=names, value=question.model, description="model", **wide),
-            "other": dropdown(options=[("nothing", None), *names], value=None, description="compare with", **wide),
+            "other": dropdown(
+                options=[("nothing", None), *names], value=question.other, description="compare with", **wide
+            ),
             "tokens": text(
                 value=f"{question.tokens:,}", description="context, tokens", continuous_update=False, **wide
             ),
@@ -131,13 +134,13 @@ class CacheCalculator(LessonWidget):
             "dtype": dropdown(options=DTYPES, value=question.dtype, description="KV dtype", **wide),
             "gpu": dropdown(options=list(gpu_table()), value=question.gpu, description="GPU", **wide),
         }
-        for field, control in self._controls_by_field.items():
-            self._watch(control, partial(self._ask, field))
-        halve = self._button("Half the context", lambda: ask(tokens=max(1, self.session.question.tokens // 2)))
-        double = self._button("Double the context", lambda: ask(tokens=self.session.question.tokens * 2))
+        read = {"tokens": typed.context, "batch": lambda text: typed.whole(text, "batch", 1, MAX_BATCH)}
+        c = {name: self._field(control, partial(self._ask, name, read.get(name))) for name, control in controls.items()}
+        self._tokens = controls["tokens"]
+        halve = self._quick("Half the context", lambda: self._context(max(1, self.session.question.tokens // 2)))
+        double = self._quick("Double the context", lambda: self._context(self.session.question.tokens * 2))
         self._count = self._button("Count the weights", self._count_weights, "Counting the weights (loads torch) …")
         wrap = ipywidgets.Layout(flex_flow="row wrap")
-        c = self._controls_by_field
         rows = [
             ipywidgets.HBox([c["model"], c["other"]], layout=wrap),
             ipywidgets.HBox([c["tokens"], halve, double, c["batch"]], layout=wrap),
@@ -146,18 +149,18 @@ class CacheCalculator(LessonWidget):
         self._pictures = {part: ipywidgets.HTML() for part in ("headline", "tables", "curves", "arithmetic")}
         return [*rows, *self._pictures.values()]
 
-    def _ask(self, field: str, value: Any) -> None:
-        self.session.ask(**{field: parse_tokens(value) if field in TYPED else value})
+    def _ask(self, field: str, read: Callable[[str], int] | None, value: Any) -> None:
+        self.session.ask(**{field: value if read is None else read(value)})
+
+    def _context(self, tokens: int) -> None:
+        """As if somebody had typed it."""
+        self._tokens.value = f"{tokens:,}"
 
     def _count_weights(self) -> str:
         self.session.count_weights()
         return "The weights are counted."
 
     def _show(self) -> None:
-        question = self.session.question
-        for field, control in self._controls_by_field.items():
-            value = getattr(question, field)
-            control.value = f"{value:,}" if field in TYPED else value
         self._count.layout.display = None if self.session.uncounted else "none"
         self._pictures["headline"].value = announced(self._plain())
         self._pictures["tables"].value = self._tables()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 
-from llmlesson.errors import LessonError
 from llmlesson.views import cache as view
 from llmlesson.views.text import visible
+from llmlesson.widgets import typed
 from llmlesson.widgets.base import LessonWidget, engine_lock
 from llmlesson.widgets.cache_session import CacheSession
+from llmlesson.widgets.spelling import spelled
 
 if TYPE_CHECKING:
     from llmlesson.engine import Engine
@@ -45,7 +46,7 @@ class CacheInspector(LessonWidget):
 
     def _build(self) -> list[ipywidgets.Widget]:
         steps = [
-            self._button("Step", self._do("step"), "Reading one token …"),
+            self._button("Step", self._do("step"), "Reading one token …").add_class("main"),
             self._button("Back", self._do("back")),
             self._button("Reset", self._do("reset")),
         ]
@@ -55,20 +56,23 @@ class CacheInspector(LessonWidget):
             self._dropdown("head", heads, "Head"),
             self._dropdown("kind", ["K", "V"], "Values"),
         ]
-        self._position = ipywidgets.IntText(
-            description="Up to position (-1: newest)", style=WIDE, layout={"width": "270px"}
+        self._position = ipywidgets.Text(
+            "-1",
+            description="Up to position (-1: newest)",
+            continuous_update=False,
+            style=WIDE,
+            layout={"width": "270px"},
         )
-        self._watch(self._position, self._move)
+        position = self._field(self._position, self._move)
         self._places = [ipywidgets.HTML() for _ in self._pictures()]
         row = {"flex_flow": "row wrap", "align_items": "center"}
         return [
-            ipywidgets.HBox([*steps, *choices, self._position], layout=row),
+            ipywidgets.HBox([*steps, *choices, position], layout=row),
             self._status,
             *self._places,
         ]
 
     def _show(self) -> None:
-        self._position.value = -1 if self.last is None else self.last
         for place, picture in zip(self._places, self._pictures(), strict=True):
             place.value = picture
 
@@ -84,22 +88,21 @@ class CacheInspector(LessonWidget):
         def work() -> str:
             with self._engine_lock:
                 getattr(self.session, action)()
+            self._position.value = "-1"
             self.last = None
             return f"{self.session.change.name}: {self.session.cache.length} positions in the cache."
 
         return work
 
-    def _move(self, position: int) -> None:
-        length = self.session.cache.length
-        if not -1 <= position < length:
-            raise LessonError(f"The cache holds the positions 0 to {length - 1}; -1 stands for the newest.")
+    def _move(self, text: str) -> None:
+        position = typed.whole(text, "position", -1, self.session.cache.length - 1)
         self.last = None if position == -1 else position
 
     def _pictures(self) -> list[str]:
         s, change = self.session, self.session.change
         most = view.columns_that_fit(self._config.head_dim)
         first, values = s.window(self.kind, self.layer, self.head, self.last, most)
-        texts = [self._tokenizer.decode([i], special=True) for i in s.ids[first : first + len(values)]]
+        texts = [spelled(self._tokenizer, i) for i in s.ids[first : first + len(values)]]
         label = f"{self.kind} of layer {self.layer}, head {self.head}"
         shown = f"positions {first} to {first + len(values) - 1} of {s.cache.length}"
         newest = f"{self.kind} of position {first + len(values) - 1}, {visible(texts[-1])}"

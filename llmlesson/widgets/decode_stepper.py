@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from llmlesson.measure import cost, roofline
 from llmlesson.views import decode as view
 from llmlesson.views.markup import quoted
 from llmlesson.views.text import visible
+from llmlesson.widgets import typed
 from llmlesson.widgets.base import LessonWidget, engine_lock
 from llmlesson.widgets.decode_session import ENDS, Branch, DecodeSession
+from llmlesson.widgets.spelling import spelled
 
 if TYPE_CHECKING:
     from llmlesson.engine import Engine
@@ -61,7 +63,7 @@ class DecodeStepper(LessonWidget):
         )
         read = self._button("Prefill this prompt", self._prefill, "Reading the prompt …")
         steps = [
-            self._button("Step", self._step, "Reading one token …"),
+            self._button("Step", self._step, "Reading one token …").add_class("main"),
             self._button("Back", self._back),
             self._button("Run", self._run, 'Running; "Stop" ends it.'),
             self._stop_button(),
@@ -70,13 +72,17 @@ class DecodeStepper(LessonWidget):
         ]
         small = {"width": "150px"}
         self._settings = {
-            "temperature": ipywidgets.FloatText(description="temperature", step=0.1, style=wide, layout=small),
-            "top_k": ipywidgets.IntText(description="top-k (0: all)", style=wide, layout=small),
-            "top_p": ipywidgets.FloatText(description="top-p (1: all)", step=0.05, style=wide, layout=small),
+            name: ipywidgets.Text(description=label, continuous_update=False, style=wide, layout=small)
+            for name, label in (
+                ("temperature", "temperature"),
+                ("top_k", "top-k (0: all)"),
+                ("top_p", "top-p (1: all)"),
+            )
         }
+        fields = []
         for name, control in self._settings.items():
-            control.value = getattr(self.session.sampling, name) or {"top_p": 1.0}.get(name, 0)
-            self._watch(control, partial(self._set, name))
+            control.value = f"{getattr(self.session.sampling, name) or {'top_p': 1}.get(name, 0):g}"
+            fields.append(self._field(control, partial(self._set, name)))
         self._other = ipywidgets.Dropdown(description="Candidate", style=wide, layout={"width": "270px"})
         self._branch = ipywidgets.Dropdown(description="Branch", style=wide, layout={"width": "150px"})
         take = self._button("Take this token instead", self._take)
@@ -88,7 +94,7 @@ class DecodeStepper(LessonWidget):
         return [
             ipywidgets.HBox([self._prompt, read], layout=row),
             ipywidgets.HBox(steps, layout=row),
-            ipywidgets.HBox(list(self._settings.values()), layout=row),
+            ipywidgets.HBox(fields, layout=row),
             ipywidgets.HBox([self._other, take, self._branch], layout=row),
             self._status,
             answer,
@@ -158,14 +164,20 @@ class DecodeStepper(LessonWidget):
             self._limits = roofline.measure_and_keep(self._engine)
         return f"Measured: {self._limits}."
 
-    def _set(self, name: str, value: Any) -> str:
+    def _set(self, name: str, text: str) -> str:
+        read: dict[str, Callable[[], Any]] = {
+            "temperature": lambda: typed.decimal(text, "temperature", 0),
+            "top_k": lambda: typed.whole(text, "top-k", 0, self._engine.config.vocab_size),
+            "top_p": lambda: typed.decimal(text, "top-p", 0, 1),
+        }
+        value = read[name]()
         self.session.sampling = replace(self.session.sampling, **{name: value})
         return f"The next token is chosen with {self._sampling()}."
 
     def _where(self) -> str:
         """Where we are, for the status line."""
         s = self.session
-        new = quoted(self._text(s.tokens[-1:]))
+        new = quoted(spelled(self._tokenizer, s.tokens[-1]))
         end = f" Ended: {ENDS[s.finish_reason]}." if s.finish_reason else ""
         same = {None: "", True: " The same as before going back, bit for bit.", False: " Not the same as before!"}
         branch = f"Branch {s.branch.name}. " if len(s.branches) > 1 else ""
@@ -191,7 +203,8 @@ class DecodeStepper(LessonWidget):
         if node.token not in best:
             best.append(node.token)
         return [
-            view.Candidate(i, self._text([i]), float(stages[0][i]), float(stages[-1][i]), i == node.token) for i in best
+            view.Candidate(i, spelled(self._tokenizer, i), float(stages[0][i]), float(stages[-1][i]), i == node.token)
+            for i in best
         ]
 
     def _pictures(self) -> list[str]:
@@ -203,11 +216,11 @@ class DecodeStepper(LessonWidget):
                 self._text(s.prompt_ids), before, text[len(before) :], ENDS[s.finish_reason] if s.finish_reason else ""
             ),
             view.cache_columns(
-                [self._text([i]) for i in ids[max(0, s.cache.length - view.MOST_COLUMNS) : s.cache.length]],
+                [spelled(self._tokenizer, i) for i in ids[max(0, s.cache.length - view.MOST_COLUMNS) : s.cache.length]],
                 s.cache.length,
                 len(s.prompt_ids),
                 added,
-                self._text(s.tokens[-1:]),
+                None if s.finish_reason else spelled(self._tokenizer, s.tokens[-1]),
                 s.cache.nbytes // s.cache.length,
             ),
             view.candidates(self._candidates(), self._sampling()),

@@ -10,9 +10,10 @@ import ipywidgets
 from llmlesson.errors import LessonError
 from llmlesson.sizing import Attention, ModelSpec, kv_cache
 from llmlesson.sizing.specs import Part
-from llmlesson.sizing.units import MAX_TOKENS, both_units, check_tokens, parse_tokens
+from llmlesson.sizing.units import MAX_TOKENS, both_units, check_tokens
 from llmlesson.views import gqa as view
 from llmlesson.views.markup import announced
+from llmlesson.widgets import typed
 from llmlesson.widgets.base import LessonWidget
 from llmlesson.widgets.model_choice import spec_of
 
@@ -153,32 +154,28 @@ class GQAExplorer(LessonWidget):
         options = [
             (f"{n} ({sharing_name(s.heads, n)}{', its own' if n == s.own_kv_heads else ''})", n) for n in s.choices
         ]
-        self._kv_heads = ipywidgets.Dropdown(
-            options=options, value=s.kv_heads, description="number of KV heads", style=wide
-        )
+        kv_heads = ipywidgets.Dropdown(options=options, value=s.kv_heads, description="number of KV heads", style=wide)
         orders = [(label, order) for order, label in ORDERS.items()]
-        self._order = ipywidgets.Dropdown(
+        order = ipywidgets.Dropdown(
             options=orders,
             value=s.order,
             description="KV heads are repeated by",
             style=wide,
             layout=ipywidgets.Layout(width="29em"),
         )
-        self._tokens = ipywidgets.Text(
+        tokens = ipywidgets.Text(
             value=f"{s.tokens:,}", description="context in tokens", continuous_update=False, style=wide
         )
         controls = [
-            self._watch(self._kv_heads, s.choose),
-            self._watch(self._order, s.repeat),
-            self._watch(self._tokens, lambda text: s.read_at(parse_tokens(text))),
+            self._watch(kv_heads, s.choose),
+            self._watch(order, s.repeat),
+            self._field(tokens, lambda text: s.read_at(typed.context(text))),
         ]
         self._headline, self._heads_html, self._costs_html = (ipywidgets.HTML() for _ in range(3))
         row = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
         return [row, self._headline, self._heads_html, self._costs_html]
 
     def _show(self) -> None:
-        s = self.session
-        self._kv_heads.value, self._order.value, self._tokens.value = s.kv_heads, s.order, f"{s.tokens:,}"
         self._headline.value = announced(self._plain())
         self._heads_html.value = self._picture()
         self._costs_html.value = self._costs()

@@ -14,6 +14,7 @@ from llmlesson.views import prediction as view
 from llmlesson.views.style import border
 from llmlesson.views.text import escape
 from llmlesson.widgets.base import close_tree, live
+from llmlesson.widgets.frame import framed
 
 Answer = view.Answer
 
@@ -191,8 +192,9 @@ class Prediction:
     def _boxed(self, control: ipywidgets.Widget) -> ipywidgets.Widget:
         question = ipywidgets.HTML(f"<strong>Predict.</strong> {escape(self.session.question)}")
         self._status = ipywidgets.HTML()
-        layout = ipywidgets.Layout(border_left=border(*view.ASKED), padding="0 0 0 0.9em")
-        return ipywidgets.VBox([question, control, self._status], layout=layout)
+        box = framed([question, control, self._status])
+        box.layout.border_left, box.layout.padding = border(*view.ASKED), "0 0 0 0.9em"
+        return box
 
     def _picked(self, change: dict[str, Any]) -> None:
         answer = change["new"]

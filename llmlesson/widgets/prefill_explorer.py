@@ -10,6 +10,7 @@ import ipywidgets
 from llmlesson.sizing.units import both_units
 from llmlesson.views import prefill as view
 from llmlesson.views.markup import announced
+from llmlesson.widgets import typed
 from llmlesson.widgets.base import LessonWidget, engine_lock
 from llmlesson.widgets.prefill_session import LIMIT, PrefillSession
 
@@ -67,24 +68,24 @@ class PrefillExplorer(LessonWidget):
     def _build(self) -> list[ipywidgets.Widget]:
         s, config = self.session, self.session.engine.config
         wide = {"style": {"description_width": "initial"}}
-        # Numbers rather than lists: while a closed list has the focus, JupyterLab takes the arrow keys for its own.
-        number = ipywidgets.BoundedIntText
         self._prompt = ipywidgets.Textarea(
             s.text, description="prompt", continuous_update=False, rows=2, layout=ipywidgets.Layout(width="98%"), **wide
         )
-        self._chunk = number(s.chunk, min=1, max=LIMIT, description="tokens in a chunk", **wide)
-        layers, heads = config.num_hidden_layers, config.num_attention_heads
-        self._layer = number(self.layer, min=0, max=layers - 1, description=f"layer (0 to {layers - 1})", **wide)
-        self._head = number(self.head, min=0, max=heads - 1, description=f"query head (0 to {heads - 1})", **wide)
-        self._first = number(0, min=0, max=0, description="columns from position", **wide)
+        text, choice = ipywidgets.Text, ipywidgets.Dropdown
+        short = {**wide, "continuous_update": False, "layout": {"width": "220px"}}
+        chunk = self._field(text(f"{s.chunk}", description="tokens in a chunk", **short), self._rechunk)
+        layers, heads = range(config.num_hidden_layers), range(config.num_attention_heads)
+        narrow = {**wide, "layout": {"width": "160px"}}
+        layer = choice(options=layers, value=self.layer, description="layer", **narrow)
+        head = choice(options=heads, value=self.head, description="query head", **narrow)
+        self._first = text(f"{self.first}", description="columns from position", **short)
+        self._first_field = self._field(self._first, self._columns_from)
         self._watch(self._prompt, self._take)
-        self._watch(self._chunk, self._rechunk)
-        self._watch(self._layer, lambda layer: setattr(self, "layer", layer))
-        self._watch(self._head, lambda head: setattr(self, "head", head))
-        self._watch(self._first, lambda first: setattr(self, "first", first))
+        self._watch(layer, lambda layer: setattr(self, "layer", layer))
+        self._watch(head, lambda head: setattr(self, "head", head))
         buttons = [
             self._button("Start over", self._reset),
-            self._button("Next chunk", self._next, "Reading a chunk …"),
+            self._button("Next chunk", self._next, "Reading a chunk …").add_class("main"),
             self._button("Read the rest", self._rest, "Reading …"),
             self._stop_button(),
         ]
@@ -93,21 +94,17 @@ class PrefillExplorer(LessonWidget):
         p = self._pictures
         return [
             self._prompt,
-            ipywidgets.HBox([self._chunk, *buttons, self._first], layout=wrap),
+            ipywidgets.HBox([chunk, *buttons, self._first_field], layout=wrap),
             p["headline"],
             p["grid"],
             p["comparison"],
             p["next"],
-            ipywidgets.HBox([self._layer, self._head], layout=wrap),
+            ipywidgets.HBox([layer, head], layout=wrap),
             p["attention"],
         ]
 
     def _show(self) -> None:
-        s = self.session
-        self._chunk.value = s.chunk
-        self._first.max = max(len(s.ids) - view.WINDOW, 0)
-        self._first.layout.display = None if self._first.max else "none"
-        self._first.value = self.first
+        self._first_field.layout.display = None if self._last_first else "none"
         self._show_cache()
         self._pictures["next"].value = self._next_tokens()
         self._pictures["attention"].value = self._attention()
@@ -119,17 +116,31 @@ class PrefillExplorer(LessonWidget):
 
     def _take(self, text: str) -> str:
         self.session.start(text)
-        self.first = 0
+        self._move_to(0)
         return f"A new prompt of {self.session.total:,} tokens. Nothing is read yet: press “Next chunk”."
 
-    def _rechunk(self, chunk: int) -> str:
-        self.session.set_chunk(chunk)
-        self.first = 0
+    @property
+    def _last_first(self) -> int:
+        """The last position that can be in the first column."""
+        return max(len(self.session.ids) - view.WINDOW, 0)
+
+    def _columns_from(self, text: str) -> None:
+        self.first = typed.whole(text, "position", 0, self._last_first)
+
+    def _move_to(self, first: int) -> None:
+        """Show the columns from this position on, and say so in the field."""
+        self.first = first
+        if self._ui is not None:
+            self._first.value = f"{first}"
+
+    def _rechunk(self, text: str) -> str:
+        self.session.set_chunk(typed.whole(text, "tokens in a chunk", 1, LIMIT))
+        self._move_to(0)
         return "The cache is empty. Press “Next chunk”, or “Read the rest”."
 
     def _reset(self) -> str:
         self.session.reset()
-        self.first = 0
+        self._move_to(0)
         return "The cache is empty."
 
     def _read(self) -> None:
@@ -140,7 +151,7 @@ class PrefillExplorer(LessonWidget):
             s.compare()
         start, stop = s.passes[-1]
         if not self.first <= start < stop <= self.first + view.WINDOW:
-            self.first = max(stop - view.WINDOW, 0)
+            self._move_to(max(stop - view.WINDOW, 0))
 
     def _next(self) -> str:
         if self.session.done:

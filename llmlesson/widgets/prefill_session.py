@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from llmlesson.errors import LessonError
 from llmlesson.views.decode import Candidate
 from llmlesson.views.prefill import Columns, Comparison
+from llmlesson.widgets.spelling import spelled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +36,7 @@ class PrefillSession:
         self.text = text
         self.total = len(ids)
         self.ids = ids[:LIMIT]
-        self.token_texts = [self.engine.tokenizer.decode([token], special=True) for token in self.ids]
+        self.token_texts = [spelled(self.engine.tokenizer, token) for token in self.ids]
         self._whole: tuple[KVCache, Tensor] | None = None  # the cache of one pass over all of it, and its logits
         self.reset()
 
@@ -110,7 +111,7 @@ class PrefillSession:
         return Columns(first, self.token_texts[first : first + count], self.read)
 
     def lengths(self, columns: Columns) -> tuple[list[list[float]], list[list[float]]]:
-        """How long K and V are, by layer and filled column, relative to the longest of their layer."""
+        """How long K and V are, by layer and filled column: 0 for the shortest of their layer, 1 for the longest."""
         layers = range(self.cache.num_layers)
         part = slice(columns.first, columns.first + columns.filled)
         return (
@@ -137,17 +138,22 @@ class PrefillSession:
         if self._logits is None:
             return []
         best = self._logits.softmax(0).topk(CANDIDATES)
-        decode = self.engine.tokenizer.decode
         return [
-            Candidate(token, decode([token], special=True), probability)
+            Candidate(token, spelled(self.engine.tokenizer, token), probability)
             for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
 
 def _relative(vectors: Tensor) -> list[float]:
-    """Lengths of the vectors of each position, [kv_heads, S, D] → [S], the longest being 1."""
+    """Lengths of the vectors of each position, [kv_heads, S, D] → [S], from 0 for the shortest to 1 for the longest.
+
+    Lengths of one layer lie close together, so as shares of the longest nearly all would look alike.
+    """
     lengths = vectors.float().square().sum(dim=(0, 2)).sqrt()
-    shares: list[float] = (lengths / lengths.max()).tolist() if len(lengths) else []
+    if not len(lengths):
+        return []
+    span = lengths.max() - lengths.min()
+    shares: list[float] = ((lengths - lengths.min()) / span).tolist() if span > 0 else [1.0] * len(lengths)
     return shares
 
 

@@ -49,7 +49,7 @@ class TokenizerExplorer(LessonWidget):
         buttons = [
             self._step_button("No merges", lambda: 0),
             self._step_button("Back one merge", lambda: self.done - 1),
-            self._step_button("Next merge", lambda: self.done + 1),
+            self._step_button("Next merge", lambda: self.done + 1).add_class("main"),
             self._step_button("All merges", lambda: self._most),
         ]
         self._chat = ipywidgets.Checkbox(
@@ -115,6 +115,7 @@ class TokenizerExplorer(LessonWidget):
         """One for each text; empty for a second that isn't there."""
         pictures = {
             name: title(f"{name}: {session.explain(self._within(session))}")
+            + view.lost(session.lost)
             + view.chips(session.chips(self._within(session)), f"Tokens of {name}")
             + self._chat_picture(name, session)
             for name, session in self._used()

@@ -48,7 +48,7 @@ class Rules:
         return [piece for piece, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
 
     def symbols(self, piece: str) -> list[str]:
-        """What a piece starts as: one symbol a byte or character. Those that the vocabulary can't spell are dropped."""
+        """What a piece starts as: one symbol a byte or character, without those that the vocabulary can't spell."""
         if self.whole_words and piece in self.vocabulary:
             return [piece]
         found = []
@@ -58,6 +58,12 @@ class Rules:
             elif self.byte_fallback:
                 found += [f"<0x{byte:02X}>" for byte in char.encode()]
         return found
+
+    def lost(self, piece: str) -> list[str]:
+        """The characters of a piece that the vocabulary can't spell: nothing of them is left in the tokens."""
+        if self.byte_fallback or (self.whole_words and piece in self.vocabulary):
+            return []
+        return [char for char in piece if char not in self.vocabulary]
 
     def merges(self, symbols: list[str]) -> Iterator[Merge]:
         """All merges of one piece in their order: the lowest rank first, of equal ones the leftmost."""
@@ -106,7 +112,9 @@ class TokenizerSession:
         self.tokenizer = tokenizer
         self.text = text
         self.rules = rules_of(tokenizer)
-        pieces = [self.rules.symbols(piece) for piece in self.rules.pieces(text)]
+        cut = self.rules.pieces(text)
+        pieces = [self.rules.symbols(piece) for piece in cut]
+        self.lost = [self.rules.raw(char) for piece in cut for char in self.rules.lost(piece)]  # bytes without a token
         self.symbols = [symbol for piece in pieces for symbol in piece]
         self.piece_starts: set[int] = set()
         in_order, start = [], 0
@@ -161,7 +169,7 @@ class TokenizerSession:
     def explain(self, done: int) -> str:
         """Merge number `done` in words."""
         if not self.merges:
-            return "No two neighbours stand in the merge table: there is nothing to merge."
+            return "No two neighbours are in the merge table: there is nothing to merge."
         if not done:
             return f"No merge yet: {len(self.symbols)} symbols, of which {len(self.merges)} merges make tokens."
         merge = self.merges[done - 1]
@@ -169,7 +177,7 @@ class TokenizerSession:
         left, right = self.rules.raw(before[merge.start]), self.rules.raw(before[merge.joint])
         return (
             f"Merge {done} of {len(self.merges)}: {shown(left)} + {shown(right)} → {shown(left + right)}, "
-            f"row {merge.rank + 1:,} of {len(self.rules.ranks):,} in the merge table."
+            f"rank {merge.rank:,} in the merge table (they go from 0 to {len(self.rules.ranks) - 1:,})."
         )
 
 

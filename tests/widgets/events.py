@@ -29,10 +29,16 @@ def click(widget, name, seconds=60):
 
 
 def pictures(widget):
-    return "".join(part.value for part in walk(widget.ui) if isinstance(part, ipywidgets.HTML))
+    parts = [part.value for part in walk(widget.ui) if isinstance(part, ipywidgets.HTML)]
+    return "".join(part for part in parts if "onload" not in part)  # without the frame's style sheet
 
 
 def announced(widget):
     """The lines that a screen reader is told, top to bottom."""
     found = re.findall(r'role="status" aria-live="polite"[^>]*><bdi>(.*?)</bdi>', pictures(widget), re.DOTALL)
     return [line for line in found if line]
+
+
+def problems(widget):
+    """What is said to be wrong, below the fields, top to bottom."""
+    return re.findall(r'role="alert"><bdi>(.*?)</bdi>', pictures(widget), re.DOTALL)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from ipywidgets.widgets.widget import _instances
-from widgets.events import VIEW, announced, click, control, pictures, walk
+from widgets.events import VIEW, announced, click, control, pictures, problems, walk
 
 from llmlesson.errors import LessonError
 from llmlesson.sizing import DTYPES, fit, kv_cache, model_table
@@ -97,29 +97,64 @@ def test_buttons_halve_and_double_and_stop_at_the_ends(calculator):
     assert calculator.session.question.tokens == 1
     calculator.session.ask(tokens=10**9)
     click(calculator, "Double the context")
-    assert "must be at most" in announced(calculator)[-1]
+    assert "must be at most" in problems(calculator)[0]
     assert calculator.session.question.tokens == 10**9
 
 
 @pytest.mark.parametrize("typed", ["", "lots", "-3", "1.5", "<script>alert(1)</script>", "9" * 5000])
 @pytest.mark.parametrize("name", ["context, tokens", "batch, sequences"])
 def test_no_number_is_a_message_and_the_answer_stays(calculator, name, typed):
-    shown = control(calculator, name).value
     control(calculator, name).value = typed
-    assert announced(calculator)[-1].startswith("✗")
-    assert control(calculator, name).value == shown
+    [problem] = problems(calculator)
+    assert problem.startswith("✗")
+    assert name.partition(",")[0] in problem or "number of tokens" in problem
+    assert control(calculator, name).value == typed, "what was typed is still there to be corrected"
+    field = next(part for part in walk(calculator.ui) if control(calculator, name) in getattr(part, "children", ()))
+    assert problem in field.children[1].value, "right below its field"
+    control(calculator, "KV dtype").value = "fp8"
+    assert problems(calculator) == [problem]
+    assert control(calculator, name).value == typed, "another change leaves it alone"
+    control(calculator, "KV dtype").value = "bf16"
     assert calculator.session.question.tokens == 8192
     assert "<script" not in pictures(calculator)
     control(calculator, name).value = "2"
-    assert len(announced(calculator)) == 1, "the message is gone"
+    assert problems(calculator) == []
 
 
-def test_a_dtype_that_a_model_cannot_have_is_said_and_taken_back():
+def test_each_impossible_number_has_its_own_message(calculator):
+    for name, what in (("context, tokens", "context"), ("batch, sequences", "batch")):
+        for typed, says in (("0", "at least 1, and it is 0."), ("-3", "at least 1, and it is −3.")):
+            control(calculator, name).value = typed
+            assert problems(calculator) == [f"✗ {what} must be {says}"]
+        control(calculator, name).value = "2"
+    control(calculator, "batch, sequences").value = "2.5"
+    assert problems(calculator) == ["✗ batch must be a whole number, and it is 2.5."]
+
+
+def test_changes_that_come_together_are_all_taken(calculator):
+    """The widget writes into no field that somebody may be typing in, so that nothing can be overwritten."""
+    written = []
+    fields = ("model", "compare with", "context, tokens", "batch, sequences", "KV dtype", "GPU")
+    for name in fields:
+        control(calculator, name).observe(lambda change, name=name: written.append(name), names="value")
+    for name, value in (
+        ("context, tokens", "4096"),
+        ("batch, sequences", "8"),
+        ("KV dtype", "fp8"),
+        ("GPU", "T4-16GB"),
+    ):
+        control(calculator, name).value = value
+    question = calculator.session.question
+    assert (question.tokens, question.batch, question.dtype, question.gpu) == (4096, 8, "fp8", "T4-16GB")
+    assert written == ["context, tokens", "batch, sequences", "KV dtype", "GPU"]
+
+
+def test_a_dtype_that_a_model_cannot_have_is_said():
     odd = {**TINY, "hidden_size": 40, "num_key_value_heads": 1}  # heads of 10 values, no whole blocks
     w = CacheCalculator(odd)
     control(w, "KV dtype").value = "q8_0"
-    assert "choose a dtype without blocks" in announced(w)[-1]
-    assert control(w, "KV dtype").value == w.session.question.dtype == "bf16"
+    assert "choose a dtype without blocks" in problems(w)[0]
+    assert w.session.question.dtype == "bf16"
     w.close()
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from widgets.events import VIEW, announced, click, control, pictures
+from widgets.events import VIEW, announced, click, control, pictures, problems
 
 from llmlesson import LessonError
 from llmlesson.sizing import kv_cache
@@ -145,14 +145,16 @@ def test_step_back_and_reset(inspector):
 
 def test_the_window_moves_and_a_step_brings_it_back(inspector):
     position = control(inspector, "Up to position (-1: newest)")
-    position.value = 3
+    position.value = "3"
     assert "positions 0 to 3 of" in pictures(inspector)
-    for wrong in (999, -2):
+    for wrong in ("999", "-2", "1.5", ""):
         position.value = wrong
-        assert announced(inspector)[0].startswith("✗ The cache holds the positions 0 to")
-        assert position.value == 3
+        assert "position" in problems(inspector)[0]
+        assert position.value == wrong
+        assert "positions 0 to 3 of" in pictures(inspector)
     click(inspector, "Step")
-    assert position.value == -1
+    assert position.value == "-1"
+    assert problems(inspector) == []
     assert f"positions 0 to {inspector.session.cache.length - 1} of" in pictures(inspector)
 
 

@@ -6,7 +6,7 @@ import threading
 
 import ipywidgets
 import pytest
-from widgets.events import VIEW, announced, click, control, pictures, walk
+from widgets.events import VIEW, announced, click, control, pictures, problems, walk
 
 from llmlesson import LessonError
 from llmlesson.measure import roofline
@@ -117,17 +117,26 @@ def test_take_this_token_instead(stepper):
 def test_sampling_settings_change_the_bars_and_the_next_token_only(stepper):
     tokens = stepper.session.tokens
     for name, value, words in [
-        ("temperature", 0.5, "temperature 0.5"),
-        ("top-k (0: all)", 3, "temperature 0.5, top-k 3"),
-        ("top-p (1: all)", 0.9, "temperature 0.5, top-k 3, top-p 0.9"),
+        ("temperature", "0.5", "temperature 0.5"),
+        ("top-k (0: all)", "3", "temperature 0.5, top-k 3"),
+        ("top-p (1: all)", "0.9", "temperature 0.5, top-k 3, top-p 0.9"),
     ]:
         control(stepper, name).value = value
         assert announced(stepper) == [f"The next token is chosen with {words}."]
         assert f"after {words}" in pictures(stepper)
     assert sum(candidate.after > 0 for candidate in stepper._candidates()) <= 3
     assert stepper.session.tokens == tokens
-    control(stepper, "temperature").value = -1
-    assert "it must be 0 or more" in announced(stepper)[0]
+    for name, typed, says in [
+        ("temperature", "-1", "temperature must be at least 0, and it is −1."),
+        ("top-k (0: all)", "2.5", "top-k must be a whole number, and it is 2.5."),
+        ("top-p (1: all)", "1.1", "top-p must be at most 1, and it is 1.1."),
+        ("temperature", "warm", "“warm” is not a number: temperature takes a number such as 0.5."),
+    ]:
+        before = control(stepper, name).value
+        control(stepper, name).value = typed
+        assert problems(stepper) == [f"✗ {says}"]
+        control(stepper, name).value = before
+        assert problems(stepper) == []
     assert stepper.session.sampling.temperature == 0.5
 
 
@@ -224,7 +233,7 @@ def test_every_control_has_a_name_and_nothing_is_left(tiny_engine, live_widgets)
     stepper = DecodeStepper(tiny_engine, "a1", chat=False)
     bundle = stepper._repr_mimebundle_()
     assert set(bundle) == {VIEW, "text/html", "text/plain"}
-    kinds = ipywidgets.Button | ipywidgets.Textarea | ipywidgets.Dropdown | ipywidgets.FloatText | ipywidgets.IntText
+    kinds = ipywidgets.Button | ipywidgets.Textarea | ipywidgets.Dropdown | ipywidgets.Text
     controls = [part for part in walk(stepper.ui) if isinstance(part, kinds)]
     assert len(controls) == 14
     assert all(part.description for part in controls)

@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 from ipywidgets.widgets.widget import _instances
-from widgets.events import VIEW, announced, click, control, pictures, walk
+from widgets.events import VIEW, announced, click, control, pictures, problems, walk
 
 import llmlesson
 from llmlesson.errors import LessonError
@@ -116,7 +116,7 @@ def test_lengths_are_those_of_the_vectors_in_the_cache(session):
     assert len(keys) == len(values) == 30
     for shown, tensor in ((keys[7], session.cache.keys(7)), (values[7], session.cache.values(7))):
         norms = torch.stack([tensor[:, position].norm() for position in range(16)])
-        assert shown == pytest.approx((norms / norms.max()).tolist(), abs=1e-5)
+        assert shown == pytest.approx(((norms - norms.min()) / (norms.max() - norms.min())).tolist(), abs=1e-5)
 
 
 def test_candidates_are_the_softmax_of_the_last_position(session, engine):
@@ -162,7 +162,7 @@ def test_shown_at_once_and_without_a_kernel(explorer):
 
 def test_chunk_by_chunk_the_columns_fill(explorer, engine):
     count = len(explorer.session.ids)
-    control(explorer, "tokens in a chunk").value = 16
+    control(explorer, "tokens in a chunk").value = "16"
     assert announced(explorer)[0].startswith(f"0 of {count} tokens read in 0 passes.")
     click(explorer, "Next chunk")
     assert explorer.session.read == 16
@@ -182,15 +182,23 @@ def test_chunk_by_chunk_the_columns_fill(explorer, engine):
 
 def test_layer_and_head_choose_the_heatmap(explorer):
     before = pictures(explorer)
-    control(explorer, "layer (0 to 29)").value = 4
-    control(explorer, "query head (0 to 8)").value = 5
+    control(explorer, "layer").value = 4
+    control(explorer, "query head").value = 5
     assert "Attention, layer 4, head 5 (it reads KV head 1)" in pictures(explorer)
     assert "▶ layer 4" in pictures(explorer)
     shown = [re.findall(r"→ \S+ \S+: (0\.\d+)", html) for html in (before, pictures(explorer))]
     assert len(shown[0]) == len(shown[1]) > 100
     assert shown[0] != shown[1], "other weights"
-    control(explorer, "layer (0 to 29)").value = 99
-    assert "Attention, layer 29, head 5" in pictures(explorer), "the last there is"
+    assert control(explorer, "layer").options == tuple(range(30))
+
+
+@pytest.mark.parametrize(("typed", "says"), [("2.5", "a whole number"), ("0", "at least 1"), ("9999", "at most 256")])
+def test_a_chunk_that_cannot_be_is_said_and_not_made_fit(explorer, typed, says):
+    read, chunk = explorer.session.read, explorer.session.chunk
+    control(explorer, "tokens in a chunk").value = typed
+    assert says in problems(explorer)[0]
+    assert control(explorer, "tokens in a chunk").value == typed
+    assert (explorer.session.read, explorer.session.chunk) == (read, chunk), "nothing was read anew"
 
 
 def test_another_prompt_starts_empty(explorer, engine):
@@ -210,8 +218,9 @@ def test_a_long_prompt_is_cut_said_so_and_shown_in_part(engine):
     assert f"(the first {LIMIT} of {s.total:,} tokens)" in announced(w)[0]
     assert w.first == FIRST - WINDOW
     first = control(w, "columns from position")
-    assert first.layout.display is None
-    first.value = 3
+    field = next(part for part in walk(w.ui) if first in getattr(part, "children", ()))
+    assert field.layout.display is None
+    first.value = "3"
     assert "position 3 " in pictures(w)
     assert "position 2 " not in pictures(w)
     assert "0–2" in pictures(w)
@@ -223,7 +232,7 @@ def test_a_long_prompt_is_cut_said_so_and_shown_in_part(engine):
 
 
 def test_stop_is_heard_between_two_chunks(explorer, monkeypatch):
-    control(explorer, "tokens in a chunk").value = 4
+    control(explorer, "tokens in a chunk").value = "4"
     reading, go_on = threading.Event(), threading.Event()
     read_chunk = explorer.session.read_chunk
 
@@ -247,7 +256,7 @@ def test_stop_is_heard_between_two_chunks(explorer, monkeypatch):
 def test_two_explorers_on_one_engine_do_not_disturb_each_other(engine):
     one, other = PrefillExplorer(engine, TEXT), PrefillExplorer(engine, "What is rain?")
     for w in (one, other):
-        control(w, "tokens in a chunk").value = 8
+        control(w, "tokens in a chunk").value = "8"
     for w in (one, other):
         control(w, "Read the rest").click()
     for w in (one, other):
@@ -270,7 +279,7 @@ def test_two_explorers_on_one_engine_do_not_disturb_each_other(engine):
 )
 def test_any_prompt_is_shown_as_text(explorer, text):
     control(explorer, "prompt").value = text
-    control(explorer, "tokens in a chunk").value = 40
+    control(explorer, "tokens in a chunk").value = "40"
     click(explorer, "Next chunk")
     html = pictures(explorer)
     assert "✗" not in html
@@ -280,7 +289,7 @@ def test_any_prompt_is_shown_as_text(explorer, text):
 
 
 def test_an_error_in_a_click_is_shown(explorer, monkeypatch):
-    control(explorer, "tokens in a chunk").value = 16
+    control(explorer, "tokens in a chunk").value = "16"
 
     def broken():
         raise RuntimeError("no <memory>")
@@ -296,11 +305,11 @@ def test_closing_leaves_nothing_behind_and_it_can_be_shown_again(engine):
     w = PrefillExplorer(engine, TEXT)
     w.to_html()
     assert len(_instances) == before, "no widget before it is shown"
-    control(w, "layer (0 to 29)").value = 3
+    control(w, "layer").value = 3
     w.close()
     w.close()
     assert len(_instances) == before
-    assert control(w, "layer (0 to 29)").value == 3
+    assert control(w, "layer").value == 3
     assert "▶ layer 3" in pictures(w)
     w.close()
 

@@ -31,7 +31,7 @@ def test_merges_forwards_and_back(explorer):
     assert counts(explorer) == [9, 4], "there is nothing before that"
     click(explorer, "Next merge")
     assert counts(explorer) == [8, 3]
-    assert announced(explorer)[0].startswith("Text A. Merge 1 of 7: · + t → ·t, row 1 of 48,900")
+    assert announced(explorer)[0].startswith("Text A. Merge 1 of 7: · + t → ·t, rank 0 in the merge table")
     assert "Text B. Merge 1 of 3: h + e → he" in announced(explorer)[0]
     click(explorer, "Next merge")
     click(explorer, "Back one merge")

@@ -95,7 +95,7 @@ def test_one_merge_at_a_time(real_tokenizer):
     ]
     ranks = [merge.rank for merge in session.merges]
     assert ranks == sorted(ranks)
-    assert session.explain(1) == "Merge 1 of 4: h + e → he, row 4 of 48,900 in the merge table."
+    assert session.explain(1) == "Merge 1 of 4: h + e → he, rank 3 in the merge table (they go from 0 to 48,899)."
     assert session.explain(0).startswith("No merge yet: 5 symbols, of which 4 merges")
 
 
