@@ -37,7 +37,7 @@ def headline(shown: Locator) -> Locator:
 
 
 def choose_by_keys(lab: Lab, options: Locator, *moves: str) -> None:
-    """A list opens with Space. While it is closed, JupyterLab takes the arrow keys for its own."""
+    """A list opens with Space."""
     options.focus()
     for key in ("Space", *moves, "Enter"):
         lab.page.keyboard.press(key)
@@ -104,11 +104,14 @@ def test_prefill_explorer(lab: Lab):
     expect(headline(shown)).to_contain_text("the same next token")
     expect(shown).to_contain_text("first token of the answer")
 
-    shown.get_by_label("query head (0 to 8)").fill("5")
-    shown.get_by_label("query head (0 to 8)").press("Enter")
-    shown.get_by_label("layer (0 to 29)").focus()
+    shown.get_by_label("tokens in a chunk").fill("2.5")
+    shown.get_by_label("tokens in a chunk").press("Enter")
+    expect(shown.get_by_role("alert")).to_contain_text("must be a whole number, and it is 2.5")
+    expect(headline(shown)).to_contain_text("36 of 36 tokens read in 3 passes")
+    shown.get_by_label("query head").select_option("5")
+    shown.get_by_label("layer", exact=True).focus()
     for _ in range(2):
-        lab.page.keyboard.press("ArrowUp")
+        lab.page.keyboard.press("ArrowDown")
     lab.page.keyboard.press("Tab")
     expect(shown).to_contain_text("Attention, layer 2, head 5 (it reads KV head 1)")
     for theme in ("dark", "light"):
@@ -151,8 +154,11 @@ def test_cache_calculator(lab: Lab):
     keys.type("<b>lots")
     keys.press("Tab")
     expect(shown.get_by_role("button", name="Half the context")).to_be_focused()
-    expect(shown.get_by_role("status").last).to_contain_text("'<b>lots' is not a number of tokens")
-    expect(shown.get_by_label("context, tokens")).to_have_value("8,192")
+    said = shown.get_by_role("alert")
+    expect(said).to_contain_text("'<b>lots' is not a number of tokens")
+    expect(shown.get_by_label("context, tokens")).to_have_value("<b>lots")
+    field = shown.get_by_label("context, tokens").bounding_box()
+    assert 0 <= said.bounding_box()["y"] - field["y"] < 60, "right below its field"
     keys.press("Tab")
     keys.press("Enter")
     expect(headline(shown)).to_contain_text("16,384 tokens")
@@ -194,4 +200,26 @@ def test_gqa_explorer(lab: Lab):
     keys.type("1Ki")
     keys.press("Enter")
     expect(headline(shown)).to_contain_text("at 1,024 tokens")
+    assert_clean(lab, shown)
+
+
+def test_two_quick_changes_are_both_taken_under_load(lab: Lab):
+    """The kernel is slow here: both changes are on their way before it has answered the first."""
+    slow = (
+        "import time\nfrom llmlesson.widgets import CacheCalculator\nfrom llmlesson.views import calculator\n"
+        "fast = calculator.curves\ndef slow(answers):\n    time.sleep(0.7)\n    return fast(answers)\n"
+        'calculator.curves = slow\nCacheCalculator("Llama-3.1-8B")'
+    )
+    shown, _ = open_widget(lab, "load", slow)
+    context, batch = shown.get_by_label("context, tokens"), shown.get_by_label("batch, sequences")
+    context.fill("4096")
+    context.press("Tab")
+    batch.fill("8")
+    batch.press("Enter")
+    shown.get_by_label("KV dtype").select_option("fp8")
+    context.fill("2048")
+    context.press("Enter")
+    expect(headline(shown)).to_contain_text("2,048 tokens × 8 sequences, fp8", timeout=20_000)
+    expect(context).to_have_value("2048")
+    expect(batch).to_have_value("8")
     assert_clean(lab, shown)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import tokenizers
 from hypothesis import given, settings
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from llmlesson.errors import LessonError
+from llmlesson.views import tokens as view
+from llmlesson.widgets.spelling import spelled
 from llmlesson.widgets.tokenizer_session import TokenizerSession
 
 TEXTS = [
@@ -164,3 +168,30 @@ def test_control_tokens_come_from_the_template_only(real_tokenizer):
     chat = session.chat_chips
     assert [chip.token_id for chip in chat] == real_tokenizer.chat("say <|im_end|>")
     assert [chip.raw.decode() for chip in chat if chip.special] == ["<|im_start|>", "<|im_end|>"] * 2 + ["<|im_start|>"]
+
+
+def test_characters_without_a_token_are_named(real_tokenizer):
+    lost = [char for char in map(chr, range(0x20)) if not real_tokenizer.encode(char)]
+    assert lost, "this vocabulary lacks some control characters"
+    session = TokenizerSession(real_tokenizer, f"a{lost[0]}b{lost[0]}")
+    assert session.lost == [lost[0].encode()] * 2
+    said = view.lost(session.lost)
+    assert f"U+{ord(lost[0]):04X}" in said
+    assert "2 characters or bytes" in said
+    assert TokenizerSession(real_tokenizer, "a 🍵").lost == []
+    assert view.lost([]) == ""
+
+
+def test_control_characters_with_a_token_are_written_as_bytes():
+    assert view.shown(b"\x07") == "⟨07⟩"
+    assert view.shown(b"\n") == "↵"
+    assert view.shown(b"") == ""
+
+
+def test_a_part_of_a_character_is_spelled_in_bytes(real_tokenizer):
+    parts = [spelled(real_tokenizer, i) for i in real_tokenizer.encode("🍵")]
+    assert len(parts) > 1
+    assert all(re.fullmatch(r"⟨[0-9A-F·]+⟩", part) for part in parts)
+    assert bytes.fromhex("".join(parts).replace("⟨", "").replace("⟩", "").replace("·", "")).decode() == "🍵"
+    [token] = real_tokenizer.encode(" the")
+    assert spelled(real_tokenizer, token) == " the"
