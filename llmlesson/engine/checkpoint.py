@@ -52,6 +52,13 @@ class _Tensors:
 
     def require(self, expected: dict[str, Shape], model_type: str) -> None:
         """Raise LessonError that names what is missing, unexpected, or of another shape or kind than expected."""
+        if not self.names & expected.keys():
+            shown = ", ".join(repr(name) for name in sorted(self.names)[:3]) or "nothing"
+            raise LessonError(
+                f"The weights in {self.folder} are not those of a {model_type} model: they hold {shown} … "
+                "An adapter must be merged into its model first, and another program's names changed to those of "
+                "transformers."
+            )
         for name, shape in expected.items():
             if name not in self.names:
                 raise LessonError(f"The weights in {self.folder} lack the tensor {name!r} {list(shape)}.")

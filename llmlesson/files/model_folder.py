@@ -89,7 +89,10 @@ def what_folder(folder: Path) -> str:
     if not cached and (folder / "hub").is_dir():
         cached = sorted(path.name.removeprefix("models--").replace("--", "/") for path in folder.glob("hub/models--*"))
     if cached:
-        return f"{folder} is the hub's cache of {len(cached)} models. Give the id of one: {', '.join(cached[:5])}"
+        models = "1 model" if len(cached) == 1 else f"{len(cached)} models"
+        return f"{folder} is the hub's cache of {models}. Give the id of one: {', '.join(cached[:5])}"
+    if in_cache := _part_of_the_cache(folder):
+        return f"{folder} has no config.json.{in_cache}"
     ggufs = sorted(folder.glob("*.gguf"))
     if ggufs:
         return f"{has}, but it holds the GGUF file {ggufs[0].name}. {how_to_convert(ggufs[0])}"
@@ -99,6 +102,13 @@ def what_folder(folder: Path) -> str:
     if inside:
         return f"{has}. There is one in it: {folder / inside[0]}"
     return f"{has}. {GIVE_A_FOLDER}"
+
+
+def _part_of_the_cache(folder: Path) -> str:
+    """What to give in place of a snapshot in the hub's cache that is not whole; empty for other folders."""
+    ids = [parent.name.removeprefix("models--").replace("--", "/") for parent in folder.absolute().parents[:2]]
+    known = [name for name, parent in zip(ids, folder.absolute().parents, strict=False) if name != parent.name]
+    return f" It is in the hub's cache: give the id {known[0]!r}, which fetches what is missing." if known else ""
 
 
 def weight_files(folder: Path) -> tuple[list[Path], str]:
@@ -122,7 +132,10 @@ def weight_files(folder: Path) -> tuple[list[Path], str]:
         if not missing:
             return [folder / name for name in names], ""
         shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
-        raise LessonError(f"{folder} lacks {shown}, which {INDEX} names. Get the model again, or the missing files.")
+        raise LessonError(
+            f"{folder} lacks {shown}, which {INDEX} names."
+            f"{_part_of_the_cache(folder) or ' Get the model again, or the missing files.'}"
+        )
     raise LessonError(f"{folder} lacks {WHOLE}.{_other_weights(folder)}")
 
 
@@ -152,4 +165,4 @@ def _other_weights(folder: Path) -> str:
         return f" It has {ggufs[0].name}. {how_to_convert(ggufs[0])}"
     if others := sorted(path.name for path in folder.glob("*.safetensors")):
         return f" It has {', '.join(others[:3])}: rename the file that holds the whole model."
-    return " Get the model again."
+    return _part_of_the_cache(folder) or " Get the model again."

@@ -162,6 +162,11 @@ FOLDERS = {
     "shard": (shards({"a": "x-1.safetensors", "b": "x-2.safetensors"}), r"lacks x-1\.safetensors, x-2\.safetensors"),
     "no index": (lambda f: (f / WHOLE).rename(f / "model-00001-of-00001.safetensors"), "which says what is in them"),
     "other name": (lambda f: (f / WHOLE).rename(f / "weights.safetensors"), r"It has weights\.safetensors: rename"),
+    "other names": (
+        lambda f: save_file({f"base.{name}": tensor for name, tensor in load_file(f / WHOLE).items()}, f / WHOLE),
+        r"are not those of a llama model: they hold 'base\.lm_head\.weight', .*An adapter must be merged",
+    ),
+    "no tensors": (lambda f: save_file({}, f / WHOLE), "they hold nothing"),
     "nothing": (lambda f: (f / WHOLE).unlink(), r"lacks model\.safetensors"),
     "bin": (lambda f: (f / WHOLE).rename(f / "pytorch_model.bin"), "only safetensors can be read"),
     "a pipe of weights": (pipe(WHOLE), r"lacks model\.safetensors"),
@@ -202,7 +207,7 @@ def cache_of_all(folder):
     [
         (lora, r"holds a LoRA adapter for 'org/base'.*merge_and_unload"),
         (cache_of_one, r"is the hub's cache of 'model'.*Give the id 'model', or the folder of a snapshot: .*abc"),
-        (cache_of_all, "is the hub's cache of 1 models. Give the id of one: org/name"),
+        (cache_of_all, "is the hub's cache of 1 model. Give the id of one: org/name"),
         (lambda f: (f / "config.json").rename(f / "x.gguf"), "holds the GGUF file x.gguf(.|\n)*gguf_file='x.gguf'"),
         (lambda f: (f / "config.json").rename(f / "model_index.json"), "a pipeline of diffusers"),
         (lambda f: ((f / "sub").mkdir(), (f / "config.json").rename(f / "sub/config.json")), "There is one in it"),
@@ -214,6 +219,22 @@ def test_another_kind_of_folder_is_named(folder, change, message):
     for call in (llmlesson.load, lambda f: kv_cache(f, 10)):
         with pytest.raises(LessonError, match=message):
             call(folder)
+
+
+def test_a_snapshot_that_is_not_whole_leads_to_the_id(whole, tmp_path):
+    snapshot = tmp_path / "models--org--name" / "snapshots" / "abc"
+    shutil.copytree(whole, snapshot)
+    (snapshot / WHOLE).unlink()
+    way_out = "in the hub's cache: give the id 'org/name', which fetches what is missing"
+    with pytest.raises(LessonError, match=rf"lacks model\.safetensors.*{way_out}"):
+        llmlesson.load(snapshot)
+    shards({"a": "x-1.safetensors"})(shutil.copytree(whole, snapshot.with_name("def")))
+    with pytest.raises(LessonError, match=rf"lacks x-1\.safetensors.*{way_out}"):
+        llmlesson.load(snapshot.with_name("def"))
+    (snapshot / "config.json").unlink()
+    for folder in (snapshot, snapshot.parent):
+        with pytest.raises(LessonError, match=way_out):
+            kv_cache(folder, 10)
 
 
 @pytest.mark.parametrize(
