@@ -18,7 +18,7 @@ from engine.tiny import MODELS
 from llmlesson import BatchEngine, Sampling
 
 GRID = list(itertools.product((1, 2, 4, 16), (True, False), ("plenty", "tight", "barely one"), (1000, 21, 7, 1)))
-FEW = 4  # settings for each model where not all are tried
+FEW = 3  # settings for each model where not all are tried
 FULL = os.environ.get("LLMLESSON_GRID") == "full"
 
 RANDOM = Sampling(temperature=1.5, top_k=40, top_p=0.95, repetition_penalty=1.3, seed=5)
