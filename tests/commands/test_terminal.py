@@ -22,6 +22,8 @@ LLMLESSON = f"env -u PYTHONUNBUFFERED {shlex.quote(sys.executable)} -m llmlesson
 
 
 def shell(command):
+    if "/dev/full" in command and not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
@@ -87,8 +89,6 @@ def test_no_command_passes_on_what_a_strangers_file_holds(tmp_path, capsys, comm
     ],
 )
 def test_a_closed_or_full_output_ends_with_one_line(arguments, streams, line):
-    if "full" in streams and not os.path.exists("/dev/full"):
-        pytest.skip("needs /dev/full")
     result = shell(f"{LLMLESSON} {arguments} {streams}")
     assert (result.returncode, result.stderr) == (1, line + "\n")
 
