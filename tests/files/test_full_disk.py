@@ -37,7 +37,7 @@ def older(tiny: Tiny) -> Tiny:
     """A model of an older layout is there; nothing looks at the free space beforehand; pip is the real one."""
     manifest = ensure_default_model() / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"layout": 0}))
-    tiny.source = dataclasses.replace(tiny.source, size=0, converted_size=0)
+    tiny.source = dataclasses.replace(tiny.source, converted_size=-tiny.source.size)
     return tiny
 
 
