@@ -1,0 +1,134 @@
+"""The real model on a learner's KV cache: the same tokens, the same scores, and the time of each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llmlesson.engine.attention import attend
+from llmlesson.engine.engine import Engine
+from llmlesson.errors import LessonError
+from llmlesson.views.cache_work import token_times
+
+WRONG_LOGIT = 0.01  # float32 rounding stays far below
+
+
+@dataclass(frozen=True, repr=False)
+class CacheRun:
+    """What came of it. Shown, it is the verdict and the two curves of time."""
+
+    token_ids: list[int]
+    same_tokens: bool  # as with the engine's own cache
+    difference: float  # the largest of all logits of all steps
+    seconds: list[float]  # for each token, with the learner's cache; the first is the prefill
+    engine_seconds: list[float]  # the same with the engine's, in turns
+
+    @property
+    def right(self) -> bool:
+        return self.same_tokens and self.difference < WRONG_LOGIT
+
+    def __repr__(self) -> str:
+        count = len(self.token_ids)
+        if not self.right:
+            return (
+                f"✗ Your cache gives other scores than the engine's: off by up to {self.difference:.3g} in {count} "
+                f"tokens. The tokens are {'the same all the same' if self.same_tokens else 'others, too'}."
+            )
+        return (
+            f"✓ Your cache carried the real model through {count} tokens: the same tokens as with the engine's cache, "
+            f"and logits that differ by {self.difference:.1g} at most."
+        )
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        curves = token_times({"your cache": self.seconds, "the engine's": self.engine_seconds})
+        return {"text/html": f"<p>{self!r}</p>{curves}", "text/plain": repr(self)}
+
+
+def run_cache(new_cache: Callable[..., Any], engine: Engine, ids: Sequence[int], tokens: int = 31) -> CacheRun:
+    """Let the engine answer a prompt (ids) twice, side by side: on a learner's cache, and on its own.
+
+    new_cache(kv_heads, head_dim, max_tokens): as in the exercise kv-cache; one is made for each layer. Raises
+    LessonError where the cache fails on the way.
+    """
+    if tokens < 2:
+        raise LessonError(f"tokens is {tokens}: a curve needs at least 2.")
+    room = len(ids) + tokens - 1
+    mine, theirs = _Learners(new_cache, engine, room), engine.new_cache(room)
+    made: list[int] = []
+    seconds: tuple[list[float], list[float]] = [], []
+    difference, same, unread = 0.0, True, list(ids)
+    for _ in range(tokens):
+        logits = []
+        for cache, spent in zip((mine, theirs), seconds, strict=True):
+            started = time.perf_counter()
+            logits.append(_read(engine, unread, cache))
+            spent.append(time.perf_counter() - started)
+        difference = max(difference, float((logits[0] - logits[1]).abs().max()))
+        made.append(int(logits[1].argmax()))
+        same = same and int(logits[0].argmax()) == made[-1]
+        unread = made[-1:]
+    return CacheRun(made, same, difference, *seconds)
+
+
+def _read(engine: Engine, ids: list[int], cache: Any) -> Tensor:
+    try:
+        return engine.read(ids, cache)
+    except LessonError:
+        raise
+    except Exception as error:
+        raise LessonError(
+            f"Your cache failed at position {cache.length} ({type(error).__name__}: {error}). "
+            'lessons.check("kv-cache", new_cache) looks at it step by step.'
+        ) from error
+
+
+class _Learners:
+    """A learner's cache for each layer, as the engine asks for one (see `llmlesson.engine.cache.Cache`)."""
+
+    def __init__(self, new_cache: Callable[..., Any], engine: Engine, max_tokens: int) -> None:
+        c = engine.config
+        self.owner, self.max_tokens, self.length = engine.model, max_tokens, 0
+        self.layers = [new_cache(c.num_key_value_heads, c.head_dim, max_tokens) for _ in range(c.num_hidden_layers)]
+        self._device = engine.device
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.keys(i).nbytes + self.values(i).nbytes for i in range(len(self.layers)))
+
+    def keys(self, layer: int) -> Tensor:
+        return self._both(layer)[0]
+
+    def values(self, layer: int) -> Tensor:
+        return self._both(layer)[1]
+
+    def require_room(self, tokens: int) -> None:
+        if self.length + tokens > self.max_tokens:
+            raise LessonError(f"The cache is full: it holds {self.length} of {self.max_tokens} positions.")
+
+    def positions(self, tokens: int) -> Tensor:
+        return torch.arange(self.length, self.length + tokens, device=self._device)[None]  # [B, T]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = self.layers[layer].append(k[0], v[0])  # [Hkv, S, D]
+        return attend(q, keys[None], values[None])
+
+    def advance(self, tokens: int) -> None:
+        self.length += tokens
+
+    def truncate(self, length: int) -> None:
+        for layer in self.layers:
+            if layer.length > length:
+                layer.truncate(length)
+        self.length = length
+
+    def _both(self, layer: int) -> tuple[Tensor, Tensor]:
+        """By an append of nothing, since a learner's cache names its tensors as it likes."""
+        c = self.owner.config
+        nothing = torch.zeros(c.num_key_value_heads, 0, c.head_dim, device=self._device)
+        keys, values = self.layers[layer].append(nothing, nothing)
+        return keys, values
