@@ -1,4 +1,8 @@
-"""Every lesson in a real kernel without a network, with one CPU, 2 GB of memory and a home that can't be written."""
+"""Every lesson in a real kernel without a network, with one CPU, 2 GB of memory and a read-only home.
+
+This run also compares outputs with the stored ones, as nbval does. So where it is possible, a test run that includes it
+leaves out nbval's own run of the lessons (conftest.py in this folder).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from llmlesson.files.fetch import default_model_folder, ensure_default_model
 from resilience.hard import HERE, Hard, clean_environment, hard_conditions
@@ -97,21 +101,28 @@ def test_the_conditions_are_real(run_inside: Callable[..., dict[str, object]]) -
     ("source", "failed"),
     [
         ("1 / 0", "cell 2: ZeroDivisionError: division by zero"),
-        ("b'x' * 3_000_000_000", "cell 2: the kernel was killed, for it needed more memory than there is"),
+        ("b'x' * 3_000_000_000", "cell 2: the kernel was killed, because there was too little memory"),
+        ("print('a')\nprint('c')\n'kept'", r"cell 2: stdout is ['a\nc\n'], stored is ['a\nb\n']"),
+        ("print('a')\nprint('b')\n'other'", "cell 2: text/plain is [\"'other'\"], stored is [\"'kept'\"]"),
+        ("print('a')\nprint('b')", "cell 2: text/plain is None, stored is [\"'kept'\"]"),
+        ("print('a')\nprint('b', flush=True)\n'kept'", ""),
     ],
 )
-def test_a_cell_that_fails_is_named_with_its_reason(
+def test_a_cell_that_fails_or_says_something_else_is_named_with_its_reason(
     source: str, failed: str, hard: Hard, run_inside: Callable[..., dict[str, object]], tmp_path: Path
 ) -> None:
     if "memory" in failed and hard.missing["memory"]:
         pytest.skip(hard.missing["memory"])
-    cells = [new_markdown_cell("# A notebook"), new_code_cell("'fine'"), new_code_cell(source), new_code_cell("'more'")]
+    stored = [new_output("stream", text="a\nb\n"), new_output("execute_result", {"text/plain": "'kept'"})]
+    tested = new_code_cell(source, metadata={"tags": ["nbval-check-output"]}, outputs=stored)
+    unchecked = new_code_cell("'fine'", outputs=[new_output("execute_result", {"text/plain": "'from before'"})])
+    cells = [new_markdown_cell("# A notebook"), unchecked, tested, new_code_cell("'more'")]
     nbformat.write(new_notebook(cells=cells), tmp_path / "failing.ipynb")
     assert run_inside(str(HERE / "run_lesson.py"), "failing.ipynb")["failed"] == failed
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_lesson(name: str, run_inside: Callable[..., dict[str, object]], tmp_path: Path) -> None:
+def test_lesson_under_hard_conditions(name: str, run_inside: Callable[..., dict[str, object]], tmp_path: Path) -> None:
     shutil.copy(NOTEBOOKS / name, tmp_path)
     report = run_inside(str(HERE / "run_lesson.py"), name)
     print(name, report)
