@@ -1,5 +1,7 @@
 """What all widgets share in JupyterLab: keys stay inside, an interrupt is heard, a widget without a kernel says so."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -49,14 +51,15 @@ def test_interrupting_the_kernel_stops_a_run_and_a_restart_is_said(lab: Lab):
     shown, _ = open_widget(lab, "interrupt", load, 'DecodeStepper(engine, "Tell me a long story.")')
     shown.get_by_role("button", name="Run", exact=True).click()
     expect(shown.get_by_role("status").last).to_contain_text("Running")
-    expect(shown).to_contain_text("Decode step 3")
-    lab.page.evaluate("jupyterapp.commands.execute('kernelmenu:interrupt')")
+    expect(shown).to_contain_text(re.compile(r"Decode step \d+"))
+    lab.page.evaluate("() => { jupyterapp.commands.execute('kernelmenu:interrupt'); }")
     expect(shown.get_by_role("status").last).to_contain_text("Stopped.")
     expect(shown.get_by_role("button", name="Step")).to_be_enabled()
 
-    lab.page.evaluate("jupyterapp.commands.execute('kernelmenu:restart')")
+    lab.page.evaluate("() => { jupyterapp.commands.execute('kernelmenu:restart'); }")
     lab.page.locator(".jp-Dialog .jp-mod-accept").click()
     frame = shown.locator(".llmlesson.jupyter-widgets-disconnected")
     expect(frame).to_be_visible()
     said = frame.evaluate("e => getComputedStyle(e, '::before').content")
     assert "Run its cell again" in said
+    lab.wait_kernel_idle()  # a kernel on its way can't be shut down
