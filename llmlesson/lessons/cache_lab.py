@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +83,7 @@ class CacheLab:
         self._prompt = engine.tokenizer.chat(prompt)
         self._second = engine.tokenizer.encode(SECOND_TURN, special=True)
         self._right = engine.generate(self._prompt, max_new_tokens=1 + STEPS).token_ids
+        self.patients = dict(PATIENTS)
         self._known: dict[str | None, Symptoms] = {}
 
     def patient(self, name: str) -> ToyEngine:
@@ -93,7 +96,7 @@ class CacheLab:
 
     def ward(self) -> Ward:
         """All patients side by side."""
-        return Ward({name: self.symptoms(bug) for name, bug in PATIENTS.items()})
+        return Ward({name: self.symptoms(bug) for name, bug in self.patients.items()})
 
     def check(self, diagnosis: Mapping[str, Any]) -> Verdict:
         """Compare a diagnosis with the truth: a bug's name for each patient, `...` where there is none yet.
@@ -109,7 +112,29 @@ class CacheLab:
             self._bug(patient)
             if bug is not ... and (not isinstance(bug, str) or bug not in BUGS):
                 raise LessonError(f"{bug!r} is no bug of the list. They are: {', '.join(BUGS)}.")
-        return Verdict({name: self._verdict(name, diagnosis.get(name, ...)) for name in PATIENTS})
+        return Verdict({name: self._verdict(name, diagnosis.get(name, ...)) for name in self.patients})
+
+    def plant(self, bug: str) -> str:
+        """A bug for a neighbour to find: a short text that doesn't show which it is, for their `admit`.
+
+        Raises LessonError for a name that is no bug.
+        """
+        if not isinstance(bug, str) or bug not in BUGS:
+            raise LessonError(f"{bug!r} is no bug of the list. They are: {', '.join(BUGS)}.")
+        return _sealed(secrets.token_hex(2), bug)
+
+    def admit(self, text: str, name: str = "N") -> None:
+        """Take in a neighbour's patient, which their `plant` gave as a text; from now on it is in the ward.
+
+        Raises LessonError for a text that isn't whole, and for a name that another patient has.
+        """
+        if not isinstance(name, str) or not name or name in PATIENTS:
+            raise LessonError(f"{name!r} can't be the new patient's name: take a text that none of A to H has.")
+        text = text.strip() if isinstance(text, str) else ""
+        found = [bug for bug in BUGS if _sealed(text.partition("-")[0], bug) == text]
+        if not found:
+            raise LessonError("This is no patient. Copy the whole text that lab.plant(...) gave your neighbour.")
+        self.patients[name] = found[0]
 
     def symptoms(self, bug: str | None) -> Symptoms:
         """What a bug does; None for the toy engine without any."""
@@ -118,15 +143,15 @@ class CacheLab:
         return self._known[bug]
 
     def _bug(self, patient: str) -> str:
-        if not isinstance(patient, str) or patient not in PATIENTS:
-            raise LessonError(f"There is no patient {patient!r}. They are {', '.join(PATIENTS)}.")
-        return PATIENTS[patient]
+        if not isinstance(patient, str) or patient not in self.patients:
+            raise LessonError(f"There is no patient {patient!r}. They are {', '.join(self.patients)}.")
+        return self.patients[patient]
 
     def _verdict(self, patient: str, guess: Any) -> tuple[str, str]:
         """ "right", "wrong" or "open", and what to say."""
         if guess is ...:
             return "open", "not done yet"
-        true = PATIENTS[patient]
+        true = self.patients[patient]
         if guess == true:
             return "right", f"{BUGS[true]} The line: {LINES[true]}"
         seen, would = self.symptoms(true).signs(), self.symptoms(guess).signs()
@@ -238,6 +263,11 @@ class Verdict(_Shown):
     def _rows(self) -> list[tuple[str, str]]:
         signs = {"right": "✓", "wrong": "✗", "open": "○"}
         return [(f"{signs[result]} {name}", text) for name, (result, text) in self.patients.items()]
+
+
+def _sealed(salt: str, bug: str) -> str:
+    """Not secret, but nothing that one reads by accident."""
+    return f"{salt}-{hashlib.sha256(f'{salt} {bug}'.encode()).hexdigest()[:8]}"
 
 
 def _wrong(ours: Tensor, right: Tensor) -> list[int]:

@@ -152,6 +152,25 @@ def test_unknown_names(lab, call, message):
         call(lab)
 
 
+def test_a_planted_bug_is_diagnosed_by_the_neighbour(lab):
+    theirs = CacheLab(lab.engine)
+    theirs._known = lab._known  # examined already
+    for bug in BUGS:
+        text = lab.plant(bug)
+        assert bug not in text
+        theirs.admit(f" {text}\n", "N")
+        assert theirs.check({"N": bug}).patients["N"][0] == "right"
+        assert "N: logits wrong" in repr(theirs.ward())
+    assert "N" not in lab.patients
+    for text in ("", "late", lab.plant("late")[:-1], None):
+        with pytest.raises(LessonError, match="This is no patient"):
+            theirs.admit(text)
+    with pytest.raises(LessonError, match="'A' can't be the new patient's name"):
+        theirs.admit(lab.plant("late"), "A")
+    with pytest.raises(LessonError, match="'flu' is no bug"):
+        lab.plant("flu")
+
+
 def test_pictures_say_what_they_show(lab):
     one = lab.examine("E")
     assert 'aria-label="Logit differences: prompt 0.0, 1 ' in one.to_html()
