@@ -56,6 +56,12 @@ def _layer_count(fields: Fields, listed: int) -> int:
     return listed if fields.get("num_hidden_layers") is None else fields.count("num_hidden_layers")
 
 
+def _repeat(fields: Fields) -> list[str]:
+    """The family's own order of L(ocal) and G(lobal) layers, over and over."""
+    order = fields.rules["repeat"]
+    return ["full" if order[i % len(order)] == "G" else "sliding" for i in range(fields.count("num_hidden_layers"))]
+
+
 def _repeated(fields: Fields, name: str, pattern: str) -> list[str]:
     """EXAONE 4's "LLLG": L(ocal) layers slide, G(lobal) ones are full, over and over; the last layer is always full."""
     if not set(pattern) <= set("LG"):
@@ -215,6 +221,7 @@ RULES: dict[str, Callable[[Fields], list[str]]] = {
     "from_layer": _from_layer,
     "even_below": _even_below,
     "pattern": _pattern,
+    "repeat": _repeat,
     "no_rope": _no_rope,
     "chunked": _chunked,
     "interval": _interval,

@@ -101,7 +101,25 @@ ON_CPU: dict[str, tuple[str, dict[str, Any]]] = {
         | {"num_mel_bins": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
     ),
 }
-ON_META = sorted(set(model_types()) - set(ON_CPU))
+
+
+def _branch(model_type: str) -> str:
+    """Families of one branch have the same rules, and differ in their defaults alone."""
+    rules = model_types()[model_type]
+    return repr({key: value for key, value in rules.items() if key not in ("defaults", "spellings")})
+
+
+# One family for each branch of the rules, and those that need more than defaults: size_fuzz.py looks at all of them.
+_DECODERS = sorted(  # BioGPT's mask reads values, as those of encoder-decoders do
+    (
+        name
+        for name, rules in model_types().items()
+        if name not in (*ON_CPU, "biogpt") and rules.get("cache") != "encoder_decoder"
+    ),
+    reverse=True,
+)
+_FIRST = {_branch(model_type): model_type for model_type in _DECODERS}
+ON_META = sorted({*_FIRST.values(), *CHANGES})
 
 
 def family_config(model_type: str) -> dict[str, Any]:

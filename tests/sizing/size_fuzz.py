@@ -29,6 +29,7 @@ from transformers.utils import logging
 
 from llmlesson.errors import LessonError
 from llmlesson.sizing import kv_cache, resolve
+from llmlesson.sizing.decoder import text_types
 from llmlesson.sizing.fields import model_types
 from llmlesson.sizing.meta_device import size_of_cache
 
@@ -241,6 +242,22 @@ def _check(config: dict[str, Any], cache: Any, tokens: int) -> tuple[str, str]:
     return "agrees", ""
 
 
+def inside(outer: str) -> str:
+    """Whether the language model inside a family with towers is found in the file that transformers saves for it."""
+    if outer not in CONFIG_MAPPING:
+        return "remote code"
+    config = CONFIG_MAPPING[outer]()
+    text = config
+    while (inner := text.get_text_config(decoder=True)).model_type != text.model_type:
+        text = inner
+    try:
+        whole = resolve(json.loads(text.to_json_string(use_diff=False)))
+    except LessonError:  # defaults that don't fit together
+        return "refused"
+    saved = resolve(json.loads(config.to_json_string()))
+    return "agrees" if (saved.model_type, saved.layers) == (whole.model_type, whole.layers) else "DIFFERS"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("family", nargs="*", help="model types; default: all that sizing knows")
@@ -267,10 +284,12 @@ def main() -> int:
         for outcome in outcomes:
             kinds[outcome].add(model_type)
         print(model_type, dict(outcomes), flush=True)
+    towers = {outer: inside(outer) for outer in ([] if options.family else text_types())}
+    print("families with towers", dict(Counter(towers.values())), [k for k, v in towers.items() if v == "DIFFERS"])
     print("comparisons", dict(totals), "families", {outcome: len(names) for outcome, names in kinds.items()})
     for outcome in set(kinds) - {"agrees"}:
         print(outcome, sorted(kinds[outcome]))
-    return 1 if totals["DIFFERS"] else 0
+    return 1 if totals["DIFFERS"] or "DIFFERS" in towers.values() else 0
 
 
 if __name__ == "__main__":

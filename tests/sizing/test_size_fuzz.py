@@ -1,4 +1,4 @@
-"""One round of `size_fuzz.py`: a random config of every family, saved by transformers, against transformers' cache."""
+"""One round of `size_fuzz.py`: random configs of families, saved by transformers, against transformers' cache."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 import size_fuzz
 from transformers.utils import logging
 
+from llmlesson.sizing.decoder import text_types
 
-@pytest.mark.parametrize("start", range(8))
+
+@pytest.mark.parametrize("start", range(0, 8, 2))
 def test_random_config_of_each_family_equals_its_real_cache(start):
-    """Families by turns, an eighth each. A config that transformers can't run says nothing and is drawn again."""
+    """Every second family; the script takes them all. A config that transformers can't run is drawn again."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)
     try:
@@ -27,3 +29,8 @@ def test_random_config_of_each_family_equals_its_real_cache(start):
             assert {outcome for outcome, _ in found} <= {"agrees", "noted"}, (fields, found)
     finally:
         logging.set_verbosity(verbosity)
+
+
+def test_language_model_of_a_family_with_towers_is_found():
+    for outer in text_types():
+        assert size_fuzz.inside(outer) in ("agrees", "remote code", "refused"), outer
