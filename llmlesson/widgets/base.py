@@ -138,7 +138,7 @@ class LessonWidget(ABC):
 
         The control keeps what was typed, and the session what it had. Returns the control with room for the message.
         """
-        problem = ipywidgets.HTML()
+        problem = ipywidgets.HTML(layout={"display": "none"})
         self._problems[control] = problem
         return ipywidgets.VBox([self._watch(control, apply), problem]).add_class("field")
 
@@ -206,8 +206,9 @@ class LessonWidget(ABC):
             said = apply(value)
         except LessonError as error:
             problem.value = f'<div role="alert"><bdi>✗ {escape(error)}</bdi></div>'
+            problem.layout.display = None
             return None
-        problem.value = ""
+        problem.value, problem.layout.display = "", "none"
         return said
 
     def _caught(self, work: Callable[[], str | None]) -> str:

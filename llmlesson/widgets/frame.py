@@ -28,6 +28,7 @@ CSS = f"""
 .ll .jupyter-button.main {{ background: var(--ink); border-color: var(--ink); color: var(--paper); font-weight: 600 }}
 .ll .jupyter-button:focus-visible, .ll :is(input, select, textarea):focus-visible {{
   outline: 3px solid var(--prompt); outline-offset: 1px }}
+.ll .widget-hbox {{ align-items: flex-start }}
 .ll .widget-inline-hbox {{ height: auto; min-height: 36px; align-items: center }}
 .ll [role=alert] {{ color: var(--broken); line-height: 1.4; max-width: 34em; white-space: normal }}
 .ll.llmlesson.jupyter-widgets-disconnected::before {{
