@@ -231,3 +231,18 @@ def test_edges_of_the_settings_are_allowed():
     for settings in (dict(min_p=-0.1), dict(min_p=1.1), dict(repetition_penalty=-1), dict(repetition_penalty=math.inf)):
         with pytest.raises(LessonError, match=next(iter(settings))):
             Sampling(**settings)
+
+
+def test_a_copy_draws_the_same_tokens_and_goes_on_by_itself():
+    assert Sampling().temperature == 0
+    logits = torch.zeros(50)
+    sampler = Sampler(Sampling(1.0, seed=3, repetition_penalty=2.0), [1], logits.device)
+    sampler.choose(logits)
+    copy = sampler.copy()
+    drawn = [int(copy.choose(logits)) for _ in range(5)]
+    assert [int(sampler.choose(logits)) for _ in range(5)] == drawn
+    copy.saw(2)
+    greedy = copy.copy(Sampling(repetition_penalty=2.0))
+    scores = torch.tensor([0.5, 0.9, 0.8])
+    assert int(greedy.choose(scores)) == 0  # 1 and 2 were seen
+    assert int(sampler.copy(Sampling(repetition_penalty=1.5)).choose(scores)) == 2  # only 1 was

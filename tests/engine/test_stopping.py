@@ -68,3 +68,11 @@ def test_cutting_the_text_into_pieces_changes_nothing(text, stops, data):
     starts = [text.find(stop) for stop in stops if stop in text]
     assert met == bool(starts)
     assert shown + scanner.flush() == (text[: min(starts)] if starts else text)
+
+
+def test_a_copy_goes_on_by_itself():
+    scanner = StopStrings("END")
+    assert scanner.push("an E") == ("an ", False)
+    copy = scanner.copy()
+    assert copy.push("ND") == ("", True)
+    assert scanner.push("x") == ("Ex", False)
