@@ -55,12 +55,12 @@ def assert_clean(lab: Lab, shown: Locator) -> None:
 
 
 def assert_readable(lab: Lab, shown: Locator, theme: str) -> None:
-    """In this theme, letters stand out from the page by 4.5 or more, in HTML and in pictures."""
+    """In this theme, letters stand out from the page by 4.5 or more, in HTML and in pictures (not on filled shapes)."""
     lab.set_theme(theme)
     # JupyterLab's cover fades out after a change; a second change within that time is an error of its own.
     expect(lab.page.locator("#jupyterlab-splash")).to_have_count(0)
     page = lab.page.evaluate("getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor")
-    letters = shown.locator("p, th, td, pre, svg text").evaluate_all(
+    letters = shown.locator("p, th, td, pre, svg text:not(.f-paper)").evaluate_all(
         "all => [...new Set(all.map(e => getComputedStyle(e)[e.tagName === 'text' ? 'fill' : 'color']))]"
     )
     assert letters
@@ -200,26 +200,4 @@ def test_gqa_explorer(lab: Lab):
     keys.type("1Ki")
     keys.press("Enter")
     expect(headline(shown)).to_contain_text("at 1,024 tokens")
-    assert_clean(lab, shown)
-
-
-def test_two_quick_changes_are_both_taken_under_load(lab: Lab):
-    """The kernel is slow here: both changes are on their way before it has answered the first."""
-    slow = (
-        "import time\nfrom llmlesson.widgets import CacheCalculator\nfrom llmlesson.views import calculator\n"
-        "fast = calculator.curves\ndef slow(answers):\n    time.sleep(0.7)\n    return fast(answers)\n"
-        'calculator.curves = slow\nCacheCalculator("Llama-3.1-8B")'
-    )
-    shown, _ = open_widget(lab, "load", slow)
-    context, batch = shown.get_by_label("context, tokens"), shown.get_by_label("batch, sequences")
-    context.fill("4096")
-    context.press("Tab")
-    batch.fill("8")
-    batch.press("Enter")
-    shown.get_by_label("KV dtype").select_option("fp8")
-    context.fill("2048")
-    context.press("Enter")
-    expect(headline(shown)).to_contain_text("2,048 tokens × 8 sequences, fp8", timeout=20_000)
-    expect(context).to_have_value("2048")
-    expect(batch).to_have_value("8")
     assert_clean(lab, shown)
