@@ -81,7 +81,7 @@ def test_what_a_step_reads(engine):
     early, late = cost.decode(engine.config, 38), cost.decode(engine.config, 236)
     assert f"{early.weight_bytes / 1e6:.0f} million bytes" in PROSE
     assert f"it is {late.nbytes / early.nbytes - 1:.0%}".replace("%", " %") + " more bytes" in PROSE
-    assert "half a **FLOP** (floating-point operation) for each byte" in PROSE
+    assert "half a FLOP (floating-point operation) for each byte" in PROSE
     assert early.intensity == pytest.approx(0.5, abs=0.02)
     assert late.intensity == pytest.approx(0.5, abs=0.02)
     assert cost.prefill(engine.config, 38).intensity > 20 * early.intensity
@@ -118,3 +118,9 @@ def test_the_try_after_the_last_exercise():
     speed = exercise.build(exercise.solution)
     alone, many = (speed(qwen.weight_bytes, per_token, 1_000, users, card.bandwidth / 1e9) for users in (1, 64))
     assert many > 50 * alone  # nobody notices much
+
+
+def test_where_an_h100_leaves_memory():
+    """Peaks of NVIDIA's data sheet (SXM): 989 TFLOP/s in 16 bits, dense."""
+    assert "an H100 can do about 300 FLOPs in 16 bits in the time that a byte takes" in PROSE
+    assert 989e12 / get_gpu("H100-80GB").bandwidth == pytest.approx(300, rel=0.03)
