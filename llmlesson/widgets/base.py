@@ -52,6 +52,8 @@ class LessonWidget(ABC):
         self._thread: threading.Thread | None = None
         self._late: dict[ipywidgets.Widget, Callable[[], str | None]] = {}  # changes that came while work ran
         self._stop = threading.Event()
+        # JupyterLab may have changes handled in several threads of the kernel: one at a time, so that none is lost.
+        self._turn = threading.RLock()
         self._drawing: int | None = None  # the thread that runs `_show`
 
     @abstractmethod
@@ -195,8 +197,9 @@ class LessonWidget(ABC):
             if self._running:
                 self._late[control] = partial(self._take_over, control, apply, value)
                 return
-        said = self._caught(partial(self._take_over, control, apply, value))
-        self._say(self._caught(self._refresh) or said)
+        with self._turn:
+            said = self._caught(partial(self._take_over, control, apply, value))
+            self._say(self._caught(self._refresh) or said)
 
     def _take_over(self, control: ipywidgets.Widget, apply: Apply, value: Any) -> str | None:
         problem = self._problems.get(control)

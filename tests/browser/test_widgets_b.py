@@ -201,3 +201,25 @@ def test_gqa_explorer(lab: Lab):
     keys.press("Enter")
     expect(headline(shown)).to_contain_text("at 1,024 tokens")
     assert_clean(lab, shown)
+
+
+def test_two_quick_changes_are_both_taken_under_load(lab: Lab):
+    """The kernel is slow here: both changes are on their way before it has answered the first."""
+    slow = (
+        "import time\nfrom llmlesson.widgets import CacheCalculator\nfrom llmlesson.views import calculator\n"
+        "fast = calculator.curves\ndef slow(answers):\n    time.sleep(0.7)\n    return fast(answers)\n"
+        'calculator.curves = slow\nCacheCalculator("Llama-3.1-8B")'
+    )
+    shown, _ = open_widget(lab, "load", slow)
+    context, batch = shown.get_by_label("context, tokens"), shown.get_by_label("batch, sequences")
+    context.fill("4096")
+    context.press("Tab")
+    batch.fill("8")
+    batch.press("Enter")
+    shown.get_by_label("KV dtype").select_option("fp8")
+    context.fill("2048")
+    context.press("Enter")
+    expect(headline(shown)).to_contain_text("2,048 tokens × 8 sequences, fp8", timeout=20_000)
+    expect(context).to_have_value("2048")
+    expect(batch).to_have_value("8")
+    assert_clean(lab, shown)
