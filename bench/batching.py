@@ -14,7 +14,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 
 import torch
@@ -167,10 +167,12 @@ def reserving(slots: int = 16_384, requests: int = 300) -> str:
     )
 
 
-def steps_by_rows(engine: Engine, int8: Engine, context: int = 200, repeats: int = 5) -> str:
+def steps_by_rows(
+    engine: Engine, int8: Engine, context: int = 200, repeats: int = 5, all_rows: Sequence[int] = (1, 8, 16, 32)
+) -> str:
     """Decode steps of more and more requests, paged and contiguous."""
     lines = []
-    for rows in (1, 8, 16, 32):
+    for rows in all_rows:
         prompts = [random_ids(engine, context, seed) for seed in range(rows)]
         paged = Scheduled(engine, WHOLE_PROMPTS, rows).batch
         for prompt in prompts:

@@ -46,6 +46,9 @@ class PagedCache:
         # One block more, which stays zero: shorter rows of a step are padded with it.
         shape = (2, num_layers, num_kv_heads, num_blocks + 1, block_size, head_dim)  # [2, L, Hkv, blocks, size, D]
         self._storage = torch.zeros(shape, dtype=dtype, device=device)
+        # Views of it, made once: one by block to gather from, one by slot to write to.
+        self._by_block = self._storage.unbind(1)  # L × [2, Hkv, blocks, size, D]
+        self._by_slot = [tuple(layer.flatten(2, 3)) for layer in self._by_block]  # L × (K, V), [Hkv, slots, D] each
         self.num_blocks, self.block_size = num_blocks, block_size
         self.owner = owner  # the model whose keys and values these are
 
@@ -61,11 +64,11 @@ class PagedCache:
 
     def keys(self, layer: int, table: Sequence[int], length: int) -> Tensor:
         """The keys of one text, gathered from its blocks: a copy, [kv_heads, length, head_dim]."""
-        return self._gather(self._storage[0, layer], self._tensor(table))[:, :length]
+        return self._gather(layer, self._tensor(table))[0, :, :length]
 
     def values(self, layer: int, table: Sequence[int], length: int) -> Tensor:
         """The values of one text, gathered from its blocks: a copy, [kv_heads, length, head_dim]."""
-        return self._gather(self._storage[1, layer], self._tensor(table))[:, :length]
+        return self._gather(layer, self._tensor(table))[1, :, :length]
 
     def step(self, spans: Sequence[Span]) -> PagedStep:
         """The cache for one forward pass over the new tokens of all these texts, one after another, ids [1, N]."""
@@ -81,9 +84,9 @@ class PagedCache:
         if begun:
             self._storage.index_fill_(3, self._tensor(begun), 0)
 
-    def _gather(self, stored: Tensor, table: Tensor) -> Tensor:
-        """[Hkv, blocks, size, D] by table [n] → [Hkv, n · size, D]."""
-        return stored.index_select(1, table).flatten(1, 2)
+    def _gather(self, layer: int, table: Tensor) -> Tensor:
+        """K and V of these blocks [n], one after another: [2, Hkv, n · size, D]."""
+        return self._by_block[layer].index_select(2, table).flatten(2, 3)
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64).to(self._storage.device)
@@ -130,23 +133,28 @@ class PagedStep:
         return self._positions
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        cache, (heads, tokens, head_dim) = self._cache, q.shape[1:]
-        keys, values = cache._storage[:, layer]  # [Hkv, blocks, size, D] each
-        keys.view(-1, keys.shape[1] * keys.shape[2], head_dim).index_copy_(1, self._slots, k[0])
-        values.view(-1, keys.shape[1] * keys.shape[2], head_dim).index_copy_(1, self._slots, v[0])
-        out = q.new_empty(tokens, heads, head_dim)  # [N, Hq, D], as the next product wants it
+        keys, values = self._cache._by_slot[layer]
+        keys.index_copy_(1, self._slots, k[0])
+        values.index_copy_(1, self._slots, v[0])
+        if self._rows is None and len(self._chunks) == 1:
+            return self._attend_chunk(layer, q, *self._chunks[0][1:])
+        out = torch.empty_like(q)  # [1, Hq, N, D]
         for rows, table, end in self._chunks:
-            k, v = (cache._gather(stored, table)[None, :, :end] for stored in (keys, values))  # [1, Hkv, S, D]
-            out[rows] = attend(q[:, :, rows], k, v)[0].transpose(0, 1)
+            out[:, :, rows] = self._attend_chunk(layer, q[:, :, rows], table, end)
         if self._rows is not None:
-            # [Hkv, R · S, D] → [R, Hkv, S, D], a view
-            k, v = (
-                cache._gather(stored, self._tables).unflatten(1, (len(self._rows), -1)).transpose(0, 1)
-                for stored in (keys, values)
-            )
-            queries = q[0].index_select(1, self._rows).transpose(0, 1)[:, :, None]  # [R, Hq, 1, D]
-            out[self._rows] = attend(queries, k, v, self._mask)[:, :, 0]
-        return out.transpose(0, 1)[None]  # [1, Hq, N, D]
+            out[0, :, self._rows] = self._attend_rows(layer, q[0, :, self._rows])
+        return out
+
+    def _attend_chunk(self, layer: int, q: Tensor, table: Tensor, end: int) -> Tensor:
+        """q: [1, Hq, T, D], the last T of `end` positions. Returns the same shape."""
+        k, v = self._cache._gather(layer, table)[:, None, :, :end]  # [1, Hkv, S, D] each
+        return attend(q, k, v)
+
+    def _attend_rows(self, layer: int, q: Tensor) -> Tensor:
+        """q: [Hq, R, D], one position of each of R texts. Returns the same shape."""
+        gathered = self._cache._gather(layer, self._tables).unflatten(2, (q.shape[1], -1))  # [2, Hkv, R, S, D]
+        k, v = gathered.transpose(1, 2)  # [R, Hkv, S, D] each
+        return attend(q.transpose(0, 1)[:, :, None], k, v, self._mask)[:, :, 0].transpose(0, 1)
 
     def _chunk(self, first: int, span: Span) -> tuple[slice, Tensor, int]:
         """Its rows among the N, its table as far as it is needed, and where it ends."""
