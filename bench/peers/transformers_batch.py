@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from transformers import GenerationConfig
+from transformers import ContinuousBatchingConfig, GenerationConfig
 
 import llmlesson
 from llmlesson import BatchEngine
@@ -27,13 +27,19 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=8)
     parser.add_argument("--new-tokens", type=int, default=24)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument(
+        "--default-cache",
+        action="store_true",
+        help="let generate_batch size its cache: most of the memory, zeroed first",
+    )
     args = parser.parse_args()
     engine = llmlesson.load(device="cpu")
     endless = copy.copy(engine)
     endless.eos_token_ids = frozenset()
     reference = transformers_model(engine.name, engine)
-    reference.set_attn_implementation("paged|sdpa")
     config = GenerationConfig(do_sample=False, max_new_tokens=args.new_tokens, eos_token_id=-1, pad_token_id=0)
+    # As many slots as ours has, where its own choice isn't asked for.
+    batching = None if args.default_cache else ContinuousBatchingConfig(page_size=256, num_blocks=4 * args.requests)
     chance = random.Random(0)
     prompts = [chance.choices(range(engine.config.vocab_size), k=50 + 24 * n) for n in range(args.requests)]
 
@@ -42,7 +48,7 @@ def main() -> None:
         return [answer.token_ids for answer in batch.generate(prompts, args.new_tokens)]
 
     def theirs() -> list[list[int]]:
-        found = reference.generate_batch(prompts, generation_config=config)
+        found = reference.generate_batch(prompts, generation_config=config, continuous_batching_config=batching)
         by_prompt = {tuple(output.prompt_ids): output.generated_tokens for output in found.values()}
         return [by_prompt[tuple(prompt)] for prompt in prompts]
 
