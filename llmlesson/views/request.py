@@ -1,91 +1,13 @@
-"""Two pictures of one request: the way it takes, and where its time and memory go."""
+"""One request: its tokens, its answer, and where its time and memory go."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from llmlesson.views.markup import band, code, folded, key_over_value, label, svg, table
-from llmlesson.views.style import paint
-from llmlesson.views.text import visible
-
-STAGES = {
-    "Client": ("wait", "sends your text"),
-    "Load balancer": ("wait", "picks a server"),
-    "LLM server": ("wait", "takes the request"),
-    "Tokenizer": ("wait", "text to numbers"),
-    "Prefill": ("prompt", "reads the prompt"),
-    "Decode": ("answer", "a token per step"),
-    "Streaming response": ("answer", "text as it comes"),
-}
-BOX, GAP, TOP = 112, 22, 62  # width of a box, room for an arrow, upper edge of the boxes
-
-
-def request_map(notes: Mapping[str, str] | None = None) -> str:
-    """The seven stages of a request, left to right, as SVG.
-
-    notes: what to write under a stage, by its name in STAGES; the others keep their usual line. A line end in a note
-    starts a new line. Raises KeyError for a name that is no stage.
-    """
-    lines = {name: note for name, (_, note) in STAGES.items()}
-    for name, note in (notes or {}).items():
-        if name not in lines:
-            raise KeyError(f"{name!r} is no stage; they are {', '.join(STAGES)}")
-        lines[name] = note
-    width = len(STAGES) * (BOX + GAP) + 4
-    frame_left = 2 + 2 * (BOX + GAP)
-    bottom = TOP + 70 + 15 * max(note.count("\n") + 1 for note in lines.values())
-    parts = [
-        # The server and what is inside it.
-        f'<rect x="{frame_left}" y="6" width="{width - frame_left - 2}" height="{bottom - 6}" rx="10" '
-        f"{paint(stroke='wait', dash='5 4')}/>",
-        label(frame_left + 12, 25, "inside the server", 12),
-    ]
-    for index, (name, (colour, _)) in enumerate(STAGES.items()):
-        left = 2 + GAP / 2 + index * (BOX + GAP)
-        parts += _stage(left, index + 1, name, colour, lines[name].split("\n"))
-        if index:
-            parts.append(_arrow(left - GAP, left))
-    spoken = "; ".join(f"{i}. {name}: {lines[name]}" for i, name in enumerate(STAGES, start=1))
-    return svg(
-        width,
-        bottom + 4,
-        f"The way of a request. {spoken}. Decode and streaming repeat for each token until the answer ends.",
-        parts,
-    )
-
-
-def _stage(left: float, number: int, name: str, colour: str, note: list[str]) -> list[str]:
-    middle = left + BOX / 2
-    words = name.split(" ")
-    look = paint("panel" if colour == "wait" else f"{colour}-tint", colour, 2)
-    parts = [
-        f'<rect x="{left}" y="{TOP}" width="{BOX}" height="54" rx="8" {look}/>',
-        label(left + 8, TOP + 15, number, 11),
-    ]
-    parts += [
-        label(middle, TOP + (32 if len(words) == 1 else 26) + 17 * i, w, 14, "middle", bold=True)
-        for i, w in enumerate(words)
-    ]
-    parts += [label(middle, TOP + 73 + 15 * i, line, 12, "middle") for i, line in enumerate(note)]
-    if name == "Streaming response":
-        # Back to Decode: a token is on its way while the next is computed.
-        a, b, top = middle + 10, middle - BOX - GAP + 10, TOP - 1
-        parts.append(
-            f'<path d="M{a} {top} C{a} {top - 26} {b} {top - 26} {b} {top - 7}" {paint(stroke="answer", width=2)}/>'
-            f'<path d="M{b - 4.5} {top - 8} h9 l-4.5 8 z" {paint("answer")}/>'
-        )
-        parts.append(label((a + b) / 2, TOP - 25, "again, for each token", 11, "middle"))
-    return parts
-
-
-def _arrow(start: float, end: float) -> str:
-    y = TOP + 27
-    return (
-        f'<path d="M{start + 3} {y} H{end - 9}" stroke="currentColor" stroke-width="1.5"/>'
-        f'<path d="M{end - 10} {y - 4.5} v9 l8 -4.5 z" fill="currentColor"/>'
-    )
-
+from llmlesson.views.markup import band, code, folded, key_over_value, label, note, svg, table, title
+from llmlesson.views.style import css, paint, styled
+from llmlesson.views.text import escape, visible
 
 ROW, AXIS, LABEL, TIME, MEMORY = 19, 44, 158, 450, 292  # heights of a row and of the head; widths of the columns
 PREFILL, DECODE = 17, 9  # heights of the bars: one big pass, many small ones
@@ -206,3 +128,46 @@ def _ticks(total: float) -> list[float]:
     steps = [m * 10.0**e for e in range(-7, 5) for m in (1, 2, 5)]
     step = next((later for earlier, later in pairwise(steps) if total / later < 6), steps[-1])
     return [i * step for i in range(int(total / step) + 1)]
+
+
+def unsent() -> str:
+    """What there is before a prompt was sent. HTML."""
+    edge = css("border", "wait", "1.5px dotted")
+    return styled(
+        f'<div style="{edge}border-radius:6px;padding:1.2em;max-width:60em">Tokens, times, the KV cache and the answer '
+        "appear here as soon as you press <strong>Send</strong>.</div>"
+    )
+
+
+def tokens_line(prompt: Sequence[str], typed: range, answer: Sequence[str]) -> str:
+    """What was read and what was written, a chip for each token, in order. HTML.
+
+    typed: the places in `prompt` that somebody typed. The chat template put the others there; they have no ground.
+    """
+    chips = [_chip(text, "prompt" if place in typed else "wait") for place, text in enumerate(prompt)]
+    made = [_chip(text, "answer") for text in answer]
+    read = title(f"Read: {len(prompt)} tokens, of which you typed {len(typed)} (blue)")
+    written = title(f"Written: {len(answer)} tokens") if answer else ""
+    style = "display:flex;flex-wrap:wrap;gap:3px 2px;line-height:1.5;max-width:60em;max-height:220px;overflow:auto"
+
+    def region(name: str, inside: list[str]) -> str:
+        return f'<div role="list" aria-label="{name}" tabindex="0" style="{style}">{"".join(inside)}</div>'
+
+    return styled(read + region("tokens read", chips) + written + (region("tokens written", made) if made else ""))
+
+
+def _chip(text: str, name: str) -> str:
+    """A rounded chip in the hue of its work; one of the template has an outline and no ground."""
+    look = {
+        "prompt": css("background", "prompt-tint") + css("border", "prompt-tint", "1px solid"),
+        "answer": css("background", "answer-tint") + "border:0;" + css("border-bottom", "answer", "2px solid"),
+        "wait": css("border", "line", "1px solid"),
+    }[name]
+    inside = f'<code style="background:none;color:inherit;font-size:13px">{escape(visible(text))}</code>'
+    return f'<span role="listitem" style="{look}border-radius:5px;padding:0 3px"><bdi>{inside}</bdi></span>'
+
+
+def reply(text: str, writing: bool) -> str:
+    """The answer as its reader sees it; while it is being written, with a mark at the end. HTML."""
+    end = f'<span aria-hidden="true" style="{css("color", "answer")}"> ▍</span>' if writing else ""
+    return title("The answer, as it is streamed") + note(text).replace("</bdi></p>", f"</bdi>{end}</p>")

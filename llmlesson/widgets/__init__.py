@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llmlesson.widgets.cache_inspector import CacheInspector
     from llmlesson.widgets.decode_stepper import DecodeStepper
     from llmlesson.widgets.prefill_explorer import PrefillExplorer
+    from llmlesson.widgets.request_explorer import RequestExplorer
     from llmlesson.widgets.tokenizer_explorer import TokenizerExplorer
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "GQAExplorer",
     "Prediction",
     "PrefillExplorer",
+    "RequestExplorer",
     "TokenizerExplorer",
 ]
 
@@ -36,6 +38,7 @@ _LAZY = {
     "CacheInspector": "cache_inspector",
     "DecodeStepper": "decode_stepper",
     "PrefillExplorer": "prefill_explorer",
+    "RequestExplorer": "request_explorer",
     "TokenizerExplorer": "tokenizer_explorer",
 }
 

@@ -75,6 +75,8 @@ def test_knowing_the_fixed_cases_is_not_enough(name):
     for case in exercise.cases(random.Random(0)):
         if case.origin == "fixed":
             exercise.run(learn, *copied(case.args))
+    if all(value is None for value in known.values()):
+        pytest.skip("what counts is what it does, not what it returns")
     report = check(name, recite)
     assert report.status == "failed"
     assert report.failure.origin != "fixed"

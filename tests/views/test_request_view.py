@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llmlesson.views.request import STAGES, request_map, waterfall
+from llmlesson.views.request import tokens_line, waterfall
+from llmlesson.views.request_map import STAGES, here, request_map
 
 NASTY = ["<script>alert(1)</script>", "a\x00b\x1b[31m", "שלום עולם", "x" * 5000, "\"&'", "\n\n", "", "👩‍👩‍👧"]
 
@@ -51,6 +52,54 @@ def test_a_note_stands_under_its_stage_and_is_escaped():
     assert "<b>" not in html
     with pytest.raises(KeyError, match="no stage"):
         request_map({"Prefil": "x"})
+
+
+def boxes(svg):
+    """Each stage's box (left, top, right, bottom), by the number that stands in it, and the server's frame as 3."""
+    rects = [e for e in svg.iter() if e.tag.endswith("rect")]
+    texts = {e.text: e for e in svg.iter() if e.tag.endswith("text")}
+    found = {}
+    for rect in rects:
+        left, top, wide, high = (float(rect.get(name)) for name in ("x", "y", "width", "height"))
+        inside = [
+            t for t, e in texts.items() if left < float(e.get("x")) < left + 20 and top < float(e.get("y")) < top + 30
+        ]
+        [number] = {int(re.match(r"\d", text)[0]) for text in inside if re.match(r"\d", text)}
+        found[number] = (left, top, left + wide, top + high)
+    return found
+
+
+@pytest.mark.parametrize("notes", [{}, {"Prefill": "a\nb\nc\nd", "Decode": "one\ntwo"}])
+def test_the_server_holds_what_happens_in_it_and_streaming_is_beside_decode(notes):
+    found = boxes(svg_of(request_map(notes)))
+    assert set(found) == set(range(1, 8))
+    left, top, right, bottom = found[3]
+    for number, (x, y, to_x, to_y) in found.items():
+        inside = left < x and to_x < right and top < y and to_y < bottom
+        assert inside == (number > 3), f"stage {number}"
+    assert found[7][1] > found[6][3], "streaming is below decode, not after it"
+    assert found[7][0] < found[6][2]
+    assert found[7][2] > found[6][0]
+
+
+def test_the_line_marks_where_you_are():
+    way = "Client → Load balancer → LLM server [ Tokenizer → **▸ Prefill** → Decode ⇉ Streaming response ]"
+    assert here("Prefill") == f"*You are here:* {way}"
+    with pytest.raises(KeyError):
+        here("Prefil")
+
+
+def test_tokens_that_were_typed_have_a_ground_and_the_others_none():
+    html = tokens_line(["<s>", "<b>", "!"], range(1, 3), ["Hi"])
+    assert "Read: 3 tokens, of which you typed 2" in html
+    assert [found.count("background:") > 1 for found in re.findall(r'<span role="listitem".*?</span>', html)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert "<b>" not in html
+    assert "Written" not in tokens_line(["<s>"], range(0), [])
 
 
 def test_each_bar_begins_where_the_one_before_ended_and_is_as_wide_as_its_time():
