@@ -24,6 +24,6 @@ _LAZY["BatchEngine"] = "llmlesson.batching.batch_engine"
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    if name in ("batching", "engine", "lessons", "measure", "sizing", "views", "widgets"):
+    if name in ("batching", "engine", "lessons", "measure", "server", "sizing", "views", "widgets"):
         return import_module(f"llmlesson.{name}")
     raise AttributeError(f"module 'llmlesson' has no attribute {name!r}")

@@ -74,7 +74,7 @@ class BatchEngine:
         for wrong input, and for a request that the cache could never hold.
         """
         request = self.engine.request(prompt, max_new_tokens, sampling, stop, chat)
-        self._add(request, salt)
+        self.enqueue(request, salt)
         return request
 
     def cancel(self, request: Request) -> None:
@@ -148,7 +148,7 @@ class BatchEngine:
         times: dict[Request, list[float]] = {request: [tokenized] for request in requests}
         try:
             for request in requests:
-                self._add(request, salt)
+                self.enqueue(request, salt)
                 added.append(request)
             while any(request.finish_reason is None for request in requests):
                 report = self.step()
@@ -160,7 +160,8 @@ class BatchEngine:
                 self.cancel(request)
         return [_generation(request, tokenized - started, times[request]) for request in requests]
 
-    def _add(self, request: Request, salt: str) -> None:
+    def enqueue(self, request: Request, salt: str = "") -> None:
+        """Put a request that `Engine.request` made into the queue: see `add`."""
         # The last token of an answer is never read, so it needs no room.
         most = min(len(request.ids) + request.max_new_tokens - 1, self.engine.config.max_position_embeddings)
         with self._lock:
@@ -203,7 +204,7 @@ class BatchEngine:
         """First None, once the request is in the queue; then its steps."""
         inbox = self._inboxes[request] = deque()
         try:
-            self._add(request, salt)
+            self.enqueue(request, salt)
             yield None
             while inbox or request.finish_reason is None:
                 if inbox:

@@ -8,6 +8,7 @@ COMMANDS = {
     "run": "answer a prompt and say what it took",
     "fetch": "get the default model ahead of time",
     "size": "size a KV cache: how large, why, and whether it fits",
+    "serve": "answer over HTTP, as OpenAI's API does, with many requests at once",
     "bench": "measure the engine beside transformers, and against this machine's limits",
     "doctor": "find out why something fails on this machine",
 }

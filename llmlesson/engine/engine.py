@@ -196,11 +196,12 @@ class Engine:
         stop: str | Sequence[str] | None = None,
         chat: bool = True,
         room: int | None = None,
+        ignore_eos: bool = False,
     ) -> Request:
         """A prompt as a request of this engine, which nobody reads yet. Wrong input raises LessonError.
 
         prompt, max_new_tokens, sampling, stop, chat: as for `stream`. room: positions that its cache has for it; the
-        model's context if not given.
+        model's context if not given. ignore_eos: an end-of-sequence token doesn't end the answer; for measurements.
         """
         ids = self.prompt_ids(prompt, chat)
         self._fits(len(ids))
@@ -210,7 +211,7 @@ class Engine:
             stop,
             max_new_tokens,
             room=self.config.max_position_embeddings if room is None else room,
-            eos_token_ids=self.eos_token_ids,
+            eos_token_ids=frozenset() if ignore_eos else self.eos_token_ids,
             tokenizer=self._tokenizer,
             device=self.device,
         )

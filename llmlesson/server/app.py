@@ -1,0 +1,268 @@
+"""The HTTP side: routes, streams, and what happens when a client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from llmlesson.errors import LessonError
+from llmlesson.server.metrics import Metrics
+from llmlesson.server.protocol import CHAT, TEXT, ApiError, Call, Reply, parse_body, parse_call
+from llmlesson.server.sse import DONE, HEADERS, event
+from llmlesson.server.worker import Job, Worker
+
+MAX_BODY = 10_000_000  # bytes
+RETRY_AFTER = {"Retry-After": "1"}
+
+
+class Service:
+    """The handlers of one server. queue: the most requests that may be there at once, running and waiting."""
+
+    def __init__(self, worker: Worker, queue: int, api_key: str | None) -> None:
+        self.worker = worker
+        self.metrics = Metrics(worker)
+        self.draining = False
+        self._queue = queue
+        self._api_key = api_key
+        self._created = int(time.time())
+        self._open: set[asyncio.Queue[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def app(self, allowed_hosts: tuple[str, ...]) -> Any:
+        """The ASGI application."""
+        routes = [
+            Route("/v1/chat/completions", self._checked(self._chat), methods=["POST"]),
+            Route("/v1/completions", self._checked(self._completions), methods=["POST"]),
+            Route("/v1/models", self._checked(self._models)),
+            Route("/v1/models/{name:path}", self._checked(self._model)),
+            Route("/health", self._health),
+            Route("/metrics", self._metrics),
+        ]
+        handlers = {ApiError: _api_error, HTTPException: _http_error, Exception: _own_fault}
+        return _Gate(Starlette(routes=routes, exception_handlers=handlers), allowed_hosts)
+
+    def end_streams(self) -> None:
+        """Tell every open stream that the server stops; from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._tell_all, RuntimeError("The server is shutting down."))
+
+    def _tell_all(self, error: Exception) -> None:
+        for queue in self._open:
+            queue.put_nowait(error)
+
+    def _checked(self, handler: Callable[[HttpRequest], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+        async def checked(http: HttpRequest) -> Response:
+            if self._api_key is not None:
+                given = http.headers.get("authorization", "").removeprefix("Bearer ")
+                if not secrets.compare_digest(given.encode(), self._api_key.encode()):
+                    raise ApiError(
+                        401, "The API key is missing or wrong.", "authentication_error", code="invalid_api_key"
+                    )
+            return await handler(http)
+
+        return checked
+
+    async def _chat(self, http: HttpRequest) -> Response:
+        return await self._complete(http, CHAT)
+
+    async def _completions(self, http: HttpRequest) -> Response:
+        return await self._complete(http, TEXT)
+
+    async def _complete(self, http: HttpRequest, kind: str) -> Response:
+        self._loop = asyncio.get_running_loop()
+        call = parse_call(parse_body(await _body(http)), kind, self.worker.backend.model)
+        if self.draining:
+            raise ApiError(503, "This server is shutting down.", "server_error", headers=RETRY_AFTER)
+        if len(self.worker) + len(call.prompts) * call.n > self._queue:
+            raise ApiError(429, "The queue is full.", "rate_limit_error", code="queue_full", headers=RETRY_AFTER)
+        jobs, queue = await self._submit(call, _salt(http))
+        prompts = jobs[:: call.n]
+        reply = Reply(call, self.worker.backend.model, sum(len(job.request.ids) for job in prompts))
+        headers = {"X-Request-Id": http.headers.get("x-request-id", reply.id)[:200]}
+        if call.stream:
+            return _Stream(self, self._events(reply, jobs, queue), jobs, queue, {**HEADERS, **headers})
+        return await self._whole(http, reply, jobs, queue, headers)
+
+    async def _submit(self, call: Call, salt: str) -> tuple[list[Job], asyncio.Queue[Any]]:
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def tell(job: Job, news: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # of a loop that has closed: nobody listens any more
+                loop.call_soon_threadsafe(queue.put_nowait, news if isinstance(news, Exception) else (job, news))
+
+        try:
+            # Tokenizing a long prompt takes a while, and the loop has other clients.
+            requests = await to_thread.run_sync(self.worker.backend.requests, call)
+            jobs = [Job(request, tell) for request in requests]
+            self.worker.submit(jobs, salt)
+        except LessonError as error:
+            raise ApiError(400, str(error), param="messages" if call.kind == CHAT else "prompt") from None
+        self._open.add(queue)
+        return jobs, queue
+
+    async def _events(self, reply: Reply, jobs: list[Job], queue: asyncio.Queue[Any]) -> AsyncIterator[bytes]:
+        index = {job: number for number, job in enumerate(jobs)}
+        begun: set[Job] = set()
+        running = len(jobs)
+        while running:
+            news = await queue.get()
+            if isinstance(news, Exception):
+                yield event({"error": {"message": str(news), "type": "server_error", "param": None, "code": None}})
+                break
+            job, step = news
+            reply.completion_tokens += 1
+            first = job not in begun and reply.call.kind == CHAT
+            if step.text or first:
+                begun.add(job)
+                yield event(reply.chunk(index[job], step.text, first))
+            if step.finish_reason:
+                running -= 1
+                self.metrics.ended(job, step.finish_reason)
+                yield event(reply.chunk(index[job], reason=step.finish_reason))
+        else:
+            if reply.call.include_usage:
+                yield event(reply.usage_chunk())
+        yield DONE
+
+    async def _whole(
+        self, http: HttpRequest, reply: Reply, jobs: list[Job], queue: asyncio.Queue[Any], headers: dict[str, str]
+    ) -> Response:
+        answers = {job: ["", ""] for job in jobs}
+        gone = asyncio.ensure_future(_disconnected(http))
+        try:
+            while not all(reason for _, reason in answers.values()):
+                next_news = asyncio.ensure_future(queue.get())
+                await asyncio.wait({next_news, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not next_news.done():
+                    next_news.cancel()
+                    raise ClientDisconnect
+                if isinstance(news := next_news.result(), Exception):
+                    raise ApiError(500, str(news), "server_error")
+                job, step = news
+                answers[job][0] += step.text
+                answers[job][1] = step.finish_reason or ""
+                reply.completion_tokens += 1
+                if step.finish_reason:
+                    self.metrics.ended(job, step.finish_reason)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
+        finally:
+            gone.cancel()
+            self.leave(jobs, queue)
+        return JSONResponse(reply.whole([(text, reason) for text, reason in answers.values()]), headers=headers)
+
+    def leave(self, jobs: list[Job], queue: asyncio.Queue[Any]) -> None:
+        """Whoever waited for these has gone; what still runs of them is ended."""
+        self._open.discard(queue)
+        for job in jobs:
+            if self.worker.cancel([job]):
+                self.metrics.ended(job, "abort")
+
+    async def _models(self, http: HttpRequest) -> Response:
+        return JSONResponse({"object": "list", "data": [self._entry()]})
+
+    async def _model(self, http: HttpRequest) -> Response:
+        name = http.path_params["name"]
+        if name != self.worker.backend.model:
+            raise ApiError(404, f"There is no model {name!r} here.", param="model", code="model_not_found")
+        return JSONResponse(self._entry())
+
+    def _entry(self) -> dict[str, Any]:
+        backend = self.worker.backend
+        return {
+            "id": backend.model,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "llmlesson",
+            "max_model_len": backend.context,
+        }
+
+    async def _health(self, http: HttpRequest) -> Response:
+        return JSONResponse({"status": "draining" if self.draining else "ok"}, 503 if self.draining else 200)
+
+    async def _metrics(self, http: HttpRequest) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+class _Stream(StreamingResponse):
+    """Ends the requests behind a stream whatever happens to it, even if its first event was never asked for."""
+
+    def __init__(
+        self, service: Service, events: AsyncIterator[bytes], jobs: list[Job], queue: Any, headers: Any
+    ) -> None:
+        super().__init__(events, headers=headers)
+        self._service, self._jobs, self._queue = service, jobs, queue
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._service.leave(self._jobs, self._queue)
+
+
+class _Gate:
+    """Refuses foreign host names: a page elsewhere could otherwise make a name of its own lead to this server."""
+
+    def __init__(self, app: Any, allowed_hosts: tuple[str, ...]) -> None:
+        self._app, self._hosts = app, allowed_hosts
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+            if name not in self._hosts:
+                message = f"This server does not answer to the host {name!r}. Allow it with --allowed-host."
+                response = JSONResponse(ApiError(403, message).body, 403)
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _body(http: HttpRequest) -> bytes:
+    parts, size = [], 0
+    async for part in http.stream():
+        size += len(part)
+        if size > MAX_BODY:
+            raise ApiError(413, f"The body is larger than {MAX_BODY:,} bytes.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _disconnected(http: HttpRequest) -> None:
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _salt(http: HttpRequest) -> str:
+    """Clients with different keys share no blocks of the cache: how fast an answer comes would tell what others ask."""
+    return hashlib.sha256(http.headers.get("authorization", "").encode()).hexdigest()
+
+
+async def _api_error(http: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+async def _http_error(http: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    told = ApiError(error.status_code, f"{http.method} {http.url.path}: {error.detail}.")
+    return JSONResponse(told.body, error.status_code, headers=error.headers)
+
+
+async def _own_fault(http: HttpRequest, error: Exception) -> Response:
+    told = ApiError(500, f"The server failed: {type(error).__name__}: {error}", "server_error")
+    return JSONResponse(told.body, 500)

@@ -1,0 +1,67 @@
+"""The batch engine, as the server sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from llmlesson.batching.batch_engine import BatchEngine
+from llmlesson.engine import Request, Sampling
+from llmlesson.server.protocol import CHAT, ApiError, Call
+
+
+class BatchBackend:
+    """Makes requests of calls, and steps the batch."""
+
+    def __init__(self, batch: BatchEngine) -> None:
+        self.batch = batch
+        self.model = batch.engine.name.rstrip("/").rpartition("/")[2] or batch.engine.name
+        room = batch.pool.num_blocks * batch.pool.block_size
+        self.context = min(batch.engine.config.max_position_embeddings, room)
+
+    def requests(self, call: Call) -> list[Request]:
+        engine = self.batch.engine
+        made = []
+        for prompt in call.prompts:
+            ids = engine.prompt_ids(prompt, chat=call.kind == CHAT)
+            room = self.context - len(ids)
+            if room < 1 or (call.max_tokens or 1) > room:
+                asked = "" if call.max_tokens is None else f" and {call.max_tokens:,} tokens of answer were asked for"
+                raise ApiError(
+                    400,
+                    f"This server's context is {self.context:,} tokens. The prompt has {len(ids):,}{asked}: shorten "
+                    "the prompt, or ask for fewer tokens.",
+                    param="messages" if call.kind == CHAT else "prompt",
+                    code="context_length_exceeded",
+                )
+            sampling = Sampling(**call.sampling)
+            for number in range(call.n):
+                seed = None if sampling.seed is None else sampling.seed + number
+                made.append(
+                    engine.request(
+                        ids,
+                        call.max_tokens or room,
+                        replace(sampling, seed=seed),
+                        list(call.stop),
+                        ignore_eos=call.ignore_eos,
+                    )
+                )
+        return made
+
+    def enqueue(self, request: Request, salt: str) -> None:
+        self.batch.enqueue(request, salt)
+
+    def cancel(self, request: Request) -> None:
+        self.batch.cancel(request)
+
+    def step(self) -> Mapping[Any, Any]:
+        return self.batch.step().steps
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def load(self) -> tuple[int, int, float]:
+        pool, scheduler = self.batch.pool, self.batch.scheduler
+        used = (pool.num_blocks - pool.num_free) / pool.num_blocks
+        return len(scheduler.running), len(scheduler.waiting), used

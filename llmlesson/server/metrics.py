@@ -1,0 +1,55 @@
+"""What a server counts and times, for Prometheus. The names are vLLM's, behind `llmlesson_`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from llmlesson.server.worker import Job, Worker
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
+
+
+class Metrics:
+    """One registry for each server: two servers in one process don't share their counts."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._registry = CollectorRegistry()
+        self._labels = {"model_name": worker.backend.model}
+        self._prompt = self._new(Counter, "prompt_tokens", "Tokens of prompts, by requests that have ended.")
+        self._generation = self._new(Counter, "generation_tokens", "Tokens of answers, by requests that have ended.")
+        self._ended = self._new(Counter, "request_success", "Requests that have ended.", ("finished_reason",))
+        self._first = self._new(Histogram, "time_to_first_token_seconds", "From arrival to the first token.")
+        self._gap = self._new(Histogram, "inter_token_latency_seconds", "Between two tokens of an answer.")
+        self._whole = self._new(Histogram, "e2e_request_latency_seconds", "From arrival to the last token.")
+        for number, (name, says) in enumerate(
+            (
+                ("num_requests_running", "Requests that share the steps now."),
+                ("num_requests_waiting", "Requests in the queue."),
+                ("kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1."),
+            )
+        ):
+            gauge = self._new(Gauge, name, says)
+            gauge.labels(**self._labels).set_function(lambda number=number: worker.backend.load()[number])
+
+    def ended(self, job: Job, reason: str) -> None:
+        """A request has ended: finished, or left by its client ("abort"), or failed ("error")."""
+        self._ended.labels(**self._labels, finished_reason=reason).inc()
+        self._prompt.labels(**self._labels).inc(len(job.request.ids))
+        self._generation.labels(**self._labels).inc(len(job.tokens_at))
+        if job.tokens_at:
+            self._first.labels(**self._labels).observe(job.tokens_at[0] - job.arrived)
+            for before, after in pairwise(job.tokens_at):
+                self._gap.labels(**self._labels).observe(after - before)
+            if reason not in ("abort", "error"):
+                self._whole.labels(**self._labels).observe(job.tokens_at[-1] - job.arrived)
+
+    def text(self) -> bytes:
+        """All of it, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _new(self, kind: Any, name: str, says: str, more: tuple[str, ...] = ()) -> Any:
+        options = {"buckets": SECONDS} if kind is Histogram else {}
+        return kind(f"llmlesson_{name}", says, ("model_name", *more), registry=self._registry, **options)

@@ -1,0 +1,93 @@
+"""A backend that keeps time instead of running a model: for experiments with balancers, without torch.
+
+Its prompts are read at a set pace, and its answers are the words of a fixed sentence, one a token, again and again. A
+real server, real sockets, and a process that can be killed, in some 30 MB.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmlesson.server.protocol import CHAT, ApiError, Call
+
+SENTENCE = "This server keeps time: each word takes as long as a token of a model would, and says nothing."
+WORDS = SENTENCE.split()
+
+
+@dataclass(frozen=True)
+class PacedStep:
+    text: str
+    finish_reason: str | None
+
+
+@dataclass(eq=False)
+class PacedRequest:
+    """A prompt of so many words, and how far its answer has come."""
+
+    ids: list[int]
+    max_new_tokens: int
+    words: Any = field(default_factory=lambda: itertools.cycle(WORDS))
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str | None = None
+
+
+class PacedBackend:
+    """token_seconds: of each step. prompt_seconds: of each token of a prompt. slots: requests that share a step."""
+
+    model = "paced"
+    context = 4096
+
+    def __init__(self, token_seconds: float = 0.05, prompt_seconds: float = 0.0, slots: int = 8) -> None:
+        self._token_seconds, self._prompt_seconds, self._slots = token_seconds, prompt_seconds, slots
+        self._queue: list[PacedRequest] = []  # the first `slots` of them run
+
+    def requests(self, call: Call) -> list[PacedRequest]:
+        made = []
+        for prompt in call.prompts:
+            text = " ".join(str(message.get("content")) for message in prompt) if call.kind == CHAT else str(prompt)
+            words = len(text.split()) or 1
+            most = call.max_tokens or 64
+            if words + most > self.context:
+                raise ApiError(
+                    400,
+                    f"This server's context is {self.context:,} tokens.",
+                    param="messages",
+                    code="context_length_exceeded",
+                )
+            made += [PacedRequest(list(range(words)), most) for _ in range(call.n)]
+        return made
+
+    def enqueue(self, request: PacedRequest, salt: str) -> None:
+        self._queue.append(request)
+
+    def cancel(self, request: PacedRequest) -> None:
+        request.finish_reason = request.finish_reason or "cancelled"
+        if request in self._queue:
+            self._queue.remove(request)
+
+    def step(self) -> Mapping[Any, Any]:
+        running = self._queue[: self._slots]
+        new = sum(len(request.ids) for request in running if not request.token_ids)
+        time.sleep(self._token_seconds + new * self._prompt_seconds)
+        steps = {}
+        for request in running:
+            if request.finish_reason:
+                continue
+            word = next(request.words)
+            request.token_ids.append(0)
+            if len(request.token_ids) == request.max_new_tokens:
+                request.finish_reason = "length"
+                self._queue.remove(request)
+            steps[request] = PacedStep(word if len(request.token_ids) == 1 else f" {word}", request.finish_reason)
+        return steps
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def load(self) -> tuple[int, int, float]:
+        running = min(len(self._queue), self._slots)
+        return running, len(self._queue) - running, running / self._slots

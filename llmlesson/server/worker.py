@@ -1,0 +1,127 @@
+"""The one thread that makes the steps of a batch, and hands each token to whoever waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from llmlesson.server.protocol import Call
+
+
+class Backend(Protocol):
+    """What makes the tokens: the batch engine, or one that only keeps time."""
+
+    model: str
+    context: int  # tokens that a prompt and its answer may have together
+
+    def requests(self, call: Call) -> list[Any]:
+        """A request for each choice of a call, prompt by prompt. Raises LessonError or ApiError for what can't be."""
+
+    def enqueue(self, request: Any, salt: str) -> None:
+        """Put a request into the queue. Raises LessonError for one that can never run."""
+
+    def cancel(self, request: Any) -> None:
+        """End a request; no matter if it has ended."""
+
+    def step(self) -> Mapping[Any, Any]:
+        """One step: for each request that got a token, its Step (with `text` and `finish_reason`)."""
+
+    def __len__(self) -> int:
+        """Requests that have not ended."""
+
+    def load(self) -> tuple[int, int, float]:
+        """(requests that run, requests that wait, share of the cache in use)."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One request on its way: who is told of each token, and when things happened (`time.perf_counter`)."""
+
+    request: Any
+    tell: Callable[[Job, Any], None]  # with a Step, or with an exception where the engine failed
+    arrived: float = field(default_factory=time.perf_counter)
+    tokens_at: list[float] = field(default_factory=list)
+
+
+class Worker:
+    """Owns a backend. `submit` and `cancel` may be called from any thread; `tell` is called in the worker's."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._jobs: dict[Any, Job] = {}
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="llmlesson-worker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def __len__(self) -> int:
+        """Requests that have not ended."""
+        return len(self._jobs)
+
+    def submit(self, jobs: list[Job], salt: str) -> None:
+        """Put all of these into the queue, or none. Raises LessonError for a request that can never run."""
+        with self._changed:
+            if self._stopping:
+                raise RuntimeError("the worker has stopped")
+            added = []
+            try:
+                for job in jobs:
+                    self.backend.enqueue(job.request, salt)
+                    added.append(job)
+            except BaseException:
+                for job in added:
+                    self.backend.cancel(job.request)
+                raise
+            self._jobs.update((job.request, job) for job in jobs)
+            self._changed.notify()
+
+    def cancel(self, jobs: list[Job]) -> int:
+        """End these; how many of them had not ended."""
+        with self._changed:
+            there = [job for job in jobs if self._jobs.pop(job.request, None)]
+        for job in there:
+            self.backend.cancel(job.request)
+        return len(there)
+
+    def stop(self, seconds: float | None = None) -> None:
+        """End the thread after its current step; what still runs is cancelled."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(seconds)
+        self.cancel(list(self._jobs.values()))
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._stopping:
+                    self._changed.wait()
+                if self._stopping:
+                    return
+            try:
+                steps = self.backend.step()
+            except Exception as error:  # whatever it is, nobody may wait for a token that never comes
+                self._fail(error)
+                continue
+            now = time.perf_counter()
+            for request, step in steps.items():
+                with self._changed:
+                    job = self._jobs.get(request)
+                    if job and step.finish_reason:
+                        del self._jobs[request]
+                if job:
+                    job.tokens_at.append(now)
+                    job.tell(job, step)
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            jobs = list(self._jobs.values())
+            self._jobs.clear()
+        for job in jobs:
+            self.backend.cancel(job.request)
+            job.tell(job, error)
