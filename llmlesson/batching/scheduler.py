@@ -92,9 +92,10 @@ class Counts:
 class Scheduler:
     """Plans steps for the requests it was given, in the order in which they came.
 
-    pool: the blocks of the cache. token_budget: the most tokens in one step. max_running: the most requests that have
-    blocks at the same time. share_prefixes: whether a text may start on blocks that another one has filled. static:
-    newcomers wait until all that run have ended, as in a static batch; for comparison.
+    pool: the blocks of the cache. token_budget: the most tokens in one step; below max_running, the youngest that run
+    wait for the oldest to end. max_running: the most requests that have blocks at the same time. share_prefixes:
+    whether a text may start on blocks that another one has filled. static: newcomers wait until all that run have
+    ended, as in a static batch; for comparison.
 
     The order of arrival decides everything: who is served first, who is admitted first, and who goes last when blocks
     run out. Nobody overtakes, so a request starts at the latest when all before it have ended.
