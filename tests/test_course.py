@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from llmlesson.views.request_map import here
+
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 LESSONS = sorted(path.name for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 GLOSSARY = NOTEBOOKS / "glossary.md"
@@ -91,7 +93,8 @@ def test_a_lesson_asks_three_questions_with_folded_answers(name):
 @pytest.mark.parametrize("name", LESSONS)
 def test_terms_in_bold_stand_in_the_glossary(name):
     bold = re.findall(r"\*\*([^*]+)\*\*", without_code("\n".join(markdown_cells(name))))
-    shown = [text for text in bold if not text.endswith((".", ":", "?")) and text not in LABELS]
+    marks = (".", ":", "?")
+    shown = [text for text in bold if not text.endswith(marks) and text not in LABELS and text[0] != "▸"]
     known = terms()
     unknown = [text for text in shown if not {text.casefold(), text.casefold().removesuffix("s")} & known]
     assert not unknown, "put these into glossary.md, or, if they are no terms, not in bold"
@@ -113,3 +116,19 @@ def test_an_entry_is_short_and_names_a_lesson_that_uses_the_term(heading, text):
     if target in LESSONS:  # a lesson that is still being written has its terms here first; its link fails above
         lesson = " ".join(" ".join(markdown_cells(target)).split()).casefold()
         assert any(term.casefold() in lesson for term in heading.split(", "))
+
+
+WHERE = {
+    "01": ("Tokenizer",),
+    "02": ("Prefill",),
+    "03": ("Decode",),
+    "04": ("Prefill", "Decode"),
+    "05": ("Prefill", "Decode"),
+    "06": ("Prefill", "Decode"),
+}
+
+
+@pytest.mark.parametrize("number", WHERE)
+def test_the_head_of_a_lesson_says_where_on_the_map_it_is(number):
+    [name] = [name for name in LESSONS if name.startswith(f"{number}_")]
+    assert f"\n\n{here(*WHERE[number])}" in markdown_cells(name)[0]
