@@ -6,8 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
+import nbformat
 import pytest
 
+from lesson_time import count
 from llmlesson.views.request_map import here
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -116,6 +118,13 @@ def test_an_entry_is_short_and_names_a_lesson_that_uses_the_term(heading, text):
     if target in LESSONS:  # a lesson that is still being written has its terms here first; its link fails above
         lesson = " ".join(" ".join(markdown_cells(target)).split()).casefold()
         assert any(term.casefold() in lesson for term in heading.split(", "))
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_the_readme_states_the_same_time(name):
+    counted = count(nbformat.read(NOTEBOOKS / name, as_version=4))
+    readme = (NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"(notebooks/{name}) | {counted.reading} + {counted.solving} minutes |" in readme
 
 
 WHERE = {

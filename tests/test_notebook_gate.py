@@ -207,6 +207,25 @@ MENDED["code that nobody sees"] = (hidden_code, "the source of a code cell is hi
 MENDED["cover alone"] = (cover_that_hides_nothing, "has a cover, and hides nothing")
 
 
+def headed(stated):
+    """A lesson of 360 words, 30 lines of open code, a prediction and an exercise: 2 + 2 + 1.5 minutes, and 10."""
+
+    def break_it(notebook):
+        head = f"# 00 · A lesson\n\n{stated} **Know first:** nothing."
+        lesson(QUESTION, REVEAL, EXPLANATION, "f()\n\n" * 30, "lessons.check('a', f)\n" * 99)(notebook)
+        said = sum(len(text.split()) for text in (head, "It is 38."))
+        notebook.cells[0].source = head + " word" * (360 - said)
+        for rule in gate.RULES:
+            if rule is not gate.stated_time:
+                list(rule(notebook, fix=True))
+
+    return break_it
+
+
+STATED = "**Time:** about 10 minutes to read and run, and 10 for the exercise."
+MENDED["another time than the count's"] = (headed("**Time:** about 35 minutes."), f"the head does not say {STATED!r}")
+
+
 def repeated_id(notebook):
     notebook.cells[2]["id"] = "one"
 
@@ -321,6 +340,19 @@ def test_from_the_first_question_on_outputs_are_hidden_but_for_questions_and_exe
     again = nbformat.read(path, as_version=4).cells[3]
     assert again.metadata == {"collapsed": True, "jupyter": {output: True}}
     assert again.outputs == [COVER, stdout("39 tokens\n")]
+
+
+def test_the_stated_time_follows_from_the_count(tmp_path):
+    notebook = good()
+    headed(STATED)(notebook)
+    path = save(notebook, tmp_path)
+    assert gate.check_file(path) == []
+    counted = gate.count(notebook)
+    assert (counted.words, counted.lines, counted.predictions, counted.exercises) == (360, 30, 1, 1)
+    notebook.cells[0].source += " word" * (180 * 4 + 90)  # 10 minutes and a word
+    assert gate.count(notebook).reading == 10
+    notebook.cells[0].source += " word"
+    assert gate.count(notebook).reading == 15
 
 
 def test_fix_keeps_the_static_picture_of_a_widget(tmp_path):

@@ -31,6 +31,7 @@ from nbformat import NotebookNode
 from nbformat.validator import iter_validate
 
 from cells import COLLAPSED, COMMENTS, EXPLAIN, kind, mixed, on_opening, uncovered, unexplained
+from lesson_time import STATED, count
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_BYTES = 1_000_000
@@ -251,7 +252,20 @@ def answers(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
                     cell.metadata[key] = value
 
 
+def stated_time(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
+    """What the head of a lesson says follows from what is in it."""
+    head = next(iter(notebook.cells), None)
+    if head is None or not re.match(r"# \d\d", head.source):
+        return
+    wanted = count(notebook).stated
+    if wanted not in head.source:
+        yield Finding(0, f"the head does not say {wanted!r}", "--fix writes it in place of the time that is stated")
+        if fix:
+            head.source = STATED.sub(wanted, head.source, count=1)
+
+
 RULES = (
+    stated_time,
     notebook_metadata,
     cell_ids,
     cell_count,
