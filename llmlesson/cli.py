@@ -35,21 +35,21 @@ def build_parser(words: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 a LessonError (its message on stderr), 2 wrong usage, 130 Ctrl-C,
-    141 nobody reads the output, 143 SIGTERM."""
+    141 the reader of the output is gone, 143 SIGTERM."""
     open_closed_streams()
     if sys.stdout is None:
-        print("llmlesson: standard output is closed: there is nowhere to write to.", file=sys.stderr)
+        print("llmlesson: standard output is closed, so there is nowhere to write to.", file=sys.stderr)
         return 1
-    # What a dumb terminal or a Windows code page can't show is replaced, not an error in the middle of an answer.
+    # Replace characters that a dumb terminal or a Windows code page can't show, rather than fail halfway.
     if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
         sys.stdout.reconfigure(errors="replace")
-    # Leaves as Ctrl-C does: an unfinished fetch is cleaned up, and the pip that it started is ended.
+    # Exit as on Ctrl-C, so that an unfinished fetch is cleaned up and its pip is stopped.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         argv = sys.argv[1:] if argv is None else argv
         args = build_parser(argv).parse_args(argv)
         status = int(args.run(args))
-        sys.stdout.flush()  # at exit, what fails would be a message of Python's own
+        sys.stdout.flush()  # at exit, a failure would print a message from Python itself
         return status
     except LessonError as error:
         return failed(visible(str(error)))
@@ -57,21 +57,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except SystemExit:  # the parser, after a help text or a usage error; or SIGTERM
         if fault := fault_of(sys.stdout):
-            return failed(f"standard output can't be written ({fault}).")
+            return failed(f"can't write to standard output ({fault}).")
         raise
     except OSError as error:
         if reader_is_gone(error):
             fault_of(sys.stdout)
             return 141
         if fault := fault_of(sys.stdout, "\n"):  # nothing else tells whether it was the output that failed
-            return failed(f"standard output can't be written ({fault}).")
+            return failed(f"can't write to standard output ({fault}).")
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def failed(message: str) -> int:
-    """Exit status 1, with a line on standard error as far as that can be written."""
+    """Exit status 1, with a line on standard error if that can be written."""
     with suppress(OSError):
         print(f"llmlesson: {message}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):

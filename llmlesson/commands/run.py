@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="longest answer (default: 256)")
     parser.add_argument("--model", default="smollm2-135m", help="a preset, a folder or a hub id (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
-    parser.add_argument("--no-chat", action="store_true", help="give the prompt as it is, without the chat template")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
+    parser.add_argument("--no-chat", action="store_true", help="use the prompt as it is, without the chat template")
+    parser.add_argument("--json", action="store_true", help="print only one JSON object, at the end")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def from_standard_input() -> str:
-    """All of it, as far as it can be a prompt. LessonError where it is closed, too long, or no text."""
+    """Standard input as a prompt. LessonError if it is closed, too long, or not text."""
     if sys.stdin is None:
-        raise LessonError("Standard input is closed. Give the prompt itself in place of -.")
+        raise LessonError("Standard input is closed. Give the prompt itself instead of -.")
     try:
         prompt = sys.stdin.read(MAX_PROMPT + 1)
     except UnicodeDecodeError as error:
@@ -67,7 +67,7 @@ def from_standard_input() -> str:
 
 
 def summarize(engine: Engine, ids: list[int], tokenize_seconds: float, steps: list[Step]) -> dict[str, Any]:
-    """What a request took, as far as it came. Times in seconds, sizes in bytes."""
+    """What a request took, up to where it ended. Times in seconds, sizes in bytes."""
     from llmlesson.engine import Timings
 
     finished = steps and steps[-1].finish_reason
@@ -92,7 +92,7 @@ def summarize(engine: Engine, ids: list[int], tokenize_seconds: float, steps: li
 
 REASONS = {
     "eos": "the model ended its answer (end-of-sequence token)",
-    "length": "as long as --max-new-tokens allows",
+    "length": "reached --max-new-tokens",
     "cache_full": "the model's context is full",
     "interrupted": "interrupted",
 }

@@ -1,4 +1,4 @@
-"""`llmlesson size MODEL`: how large the KV cache becomes, and whether it fits."""
+"""`llmlesson size MODEL`: how large the KV cache gets, and whether it fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERIFY_TOKENS_WITH_STATES = 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "How large the KV cache of a model becomes, in exact bytes."
+    parser.description = "How large a model's KV cache gets, in exact bytes."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         f"models in the table: {', '.join(name.rpartition('/')[2] for name in model_table())}\n\n"
@@ -37,11 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--convention", default="ideal", help=f"{', '.join(CONVENTIONS)} (default: ideal)")
     parser.add_argument("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks; sizes are one rank's")
     parser.add_argument("--cross-tokens", metavar="N", help="encoder or image tokens, for models with cross-attention")
-    parser.add_argument("--gpu", metavar="NAME", help="also: does it fit, for how many users, how fast at most")
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="also say whether it fits, for how many users, and how fast at most"
+    )
     parser.add_argument("--weights-dtype", default="bf16", help="of the weights, for --gpu (default: bf16)")
-    parser.add_argument("--explain", action="store_true", help="show the arithmetic with the numbers put in")
+    parser.add_argument("--explain", action="store_true", help="show the arithmetic with the numbers filled in")
     parser.add_argument("--verify", action="store_true", help="compare with transformers' own cache, layer by layer")
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument("--json", action="store_true", help="print only JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.model) == bool(names):
         raise LessonError("Name one model, or several after --compare: llmlesson size Qwen3-0.6B --tokens 128k.")
     if names and (args.gpu or args.explain or args.verify):
-        raise LessonError("--gpu, --explain and --verify speak of one model: leave --compare out.")
+        raise LessonError("--gpu, --explain and --verify work with one model: leave --compare out.")
     sizes = [_size(args, name) for name in names or [args.model]]
     plan = fit(args.model, args.gpu, args.weights_dtype, args.dtype, sizes[0].tokens, args.tp) if args.gpu else None
     checked = verify(args.model, sizes[0]) if args.verify else None
@@ -84,7 +86,7 @@ def summary(args: argparse.Namespace, size: KVCacheSize) -> str:
         f"  per token  {size.bytes_per_token:,} bytes ({both_units(size.bytes_per_token)}) for each sequence",
     ]
     if size.marginal_bytes_per_token != size.bytes_per_token:
-        lines.append(f"             {size.marginal_bytes_per_token:,} bytes once every window is full")
+        lines.append(f"             {size.marginal_bytes_per_token:,} bytes once all windows are full")
     if size.fixed_nbytes:
         lines.append(f"  fixed      {size.fixed_nbytes:,} bytes ({both_units(size.fixed_nbytes)}) whatever the context")
     lines += [f"  layers     {kinds(size)}", *(f"  note       {note}" for note in size.notes)]
@@ -92,7 +94,7 @@ def summary(args: argparse.Namespace, size: KVCacheSize) -> str:
 
 
 def _title(args: argparse.Namespace, size: KVCacheSize, name: str) -> str:
-    """What was asked, with the number of tokens as it was understood."""
+    """The question, with the number of tokens as we understood it."""
     meant = "" if args.tokens.strip().isdigit() else f" ({args.tokens}; k and M decimal, Ki and Mi binary)"
     rank = f", one of {size.tp} ranks" if size.tp > 1 else ""
     batch = "1 sequence" if size.batch == 1 else f"{size.batch:,} sequences"
@@ -106,7 +108,7 @@ def _print_notes(sizes: list[KVCacheSize]) -> None:
 
 
 def verify(model: str, size: KVCacheSize) -> dict[str, Any]:
-    """Compare formula and measurement. Conventions and dtypes that transformers lacks are replaced, and said so."""
+    """Compare formula and measurement. Replaces conventions and dtypes that transformers lacks, and says so."""
     states = any(layer.state_nbytes for layer in size.per_layer)
     tokens = min(size.tokens, VERIFY_TOKENS_WITH_STATES) if states else size.tokens
     convention = size.convention if size.convention in MEASURABLE else "hf_dynamic"

@@ -1,6 +1,6 @@
-"""Finds out why a machine does not run the course: `llmlesson doctor`, and its short form in lesson 00.
+"""Finds out why the course doesn't run on a machine: `llmlesson doctor`, and its short version in lesson 00.
 
-Nothing here imports torch, or any other package that may be broken, before a check needs it.
+Nothing here imports torch, or any other package that may be broken, until a check needs it.
 """
 
 from llmlesson.doctor.checks import check_setup, examine

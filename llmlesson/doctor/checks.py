@@ -10,8 +10,8 @@ from llmlesson.doctor.commands import install_course
 from llmlesson.doctor.finding import Finding, problem
 from llmlesson.doctor.report import to_text
 
-# The name of what is looked at, and the function that does; a function gives one finding, or several.
-# Its module is imported when its turn comes, since what that needs may be what is missing.
+# What is checked, and the function that checks it. A function returns one finding or several. Its module is imported
+# only then, because a package that it needs may be the one that is missing.
 CHECKS = {
     "Python": "python.version",
     "packages": "python.packages",
@@ -39,16 +39,16 @@ QUICK = {
 
 
 def examine(online: bool = False) -> list[Finding]:
-    """Look at everything; with `online`, also ask the two sources of the model. Changes nothing, never raises."""
+    """Run all checks; with `online`, also ask the two sources of the model. Changes nothing, never raises."""
     checks = CHECKS | (ONLINE if online else {})
-    # At once, since most of the time goes into waiting for other processes and for the disk.
+    # In parallel: most of the time is spent waiting for other processes and for the disk.
     with ThreadPoolExecutor() as pool:
         found = pool.map(attempt, checks.keys(), checks.values())
     return [finding for findings in found for finding in findings]
 
 
 def attempt(name: str, check: str) -> list[Finding]:
-    """What a check found. An error in it is a finding too, and the others still run."""
+    """What a check found. An error in the check is a finding too, and the other checks still run."""
     module, _, function = check.rpartition(".")
     try:
         found: Finding | Iterable[Finding] = getattr(import_module(f"llmlesson.doctor.{module}"), function)()
@@ -61,10 +61,10 @@ def attempt(name: str, check: str) -> list[Finding]:
 
 
 def check_setup() -> None:
-    """Print the short form, for the first cell of a notebook: no network, no other process, nothing changed."""
+    """Print the short version, for a notebook's first cell. Uses no network or other process, changes nothing."""
     findings = [finding for name, check in QUICK.items() for finding in attempt(name, check)]
-    # A folder that is fine is no news here.
+    # A folder without problems isn't worth a line here.
     shown = [finding for finding in findings if finding.name != "cache folder" or finding.status != "ok"]
     print(to_text(shown, width=100))
     if any(finding.mend for finding in shown):
-        print("Commands are for a terminal; then start JupyterLab from it anew.")
+        print("Run these commands in a terminal, then start JupyterLab again from it.")

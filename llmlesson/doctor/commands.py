@@ -19,17 +19,17 @@ def run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
 
 
 def python() -> str:
-    """What starts this Python: `python`, where that is the one on PATH."""
+    """The command that starts this Python: `python` if that is the one on PATH."""
     found = shutil.which("python")
     if found and Path(found).parent == Path(sys.executable).parent:
         return "python"
     command = quoted(sys.executable)
-    # PowerShell takes a quoted path for a text, unless & stands before it.
+    # PowerShell treats a quoted path as text unless it follows an &.
     return f"& {command}" if command.startswith('"') else command
 
 
 def pip_install(*arguments: str) -> str:
-    """Into this Python, also where it has no pip, as in environments made by uv. Requirements are put in quotes."""
+    """Installs into this Python, even if it has no pip, as in environments made by uv. Puts requirements in quotes."""
     words = " ".join(f'"{word}"' if any(c in word for c in "<>=~! ") else word for word in arguments)
     if find_spec("pip") is None:
         if shutil.which("uv"):
@@ -43,7 +43,7 @@ def install_course(*options: str) -> str:
 
 
 def set_variable(name: str, value: str) -> str:
-    """For a terminal; JupyterLab takes it over when it is started from there."""
+    """For a terminal; JupyterLab inherits the variable when you start it from there."""
     if sys.platform == "win32":
         return f'$env:{name} = "{value}"'
     return f"export {name}={quoted(value)}"
@@ -54,7 +54,7 @@ def unset_variable(name: str) -> str:
 
 
 def quoted(path: str | Path) -> str:
-    """As one word, for PowerShell or for a POSIX shell."""
+    """Quoted as one word, for PowerShell or a POSIX shell."""
     if sys.platform != "win32":
         return shlex.quote(str(path))
     return f'"{path}"' if re.search(r"[^\w.:\\/-]", str(path)) else str(path)

@@ -10,13 +10,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `mend` is the command, or what to do; empty where the status is "ok".
+    """One line of the report. `mend` is the command that fixes it, or what to do; empty if the status is "ok".
 
-    A warning is something that the course runs with. A problem stops it, or will.
+    The course still runs with a warning. A problem stops it, or will.
     """
 
     status: Literal["ok", "warning", "problem"]
-    name: str  # what was looked at, in a word
+    name: str  # what was checked, in a word
     what: str
     mend: str = ""
 

@@ -1,4 +1,4 @@
-"""PyTorch, and whether it can use a GPU that is there."""
+"""PyTorch, and whether it can use this machine's GPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from llmlesson.doctor.finding import Finding, ok, problem, warning
 
 PROBE_SECONDS = 60  # a first import, with a virus scanner at work
 DRIVER_SECONDS = 15
-# Bytes: the weights in float32, as lesson 00 loads them, and as much again for CUDA itself and the cache. An estimate.
+# Bytes: the weights in float32, as lesson 00 loads them, and the same again for CUDA itself and the cache. An estimate.
 GPU_NEED = 1_100_000_000
-OTHER_BUILD = "choose another build under Get started on pytorch.org (or leave it: the CPU is enough)"
+OTHER_BUILD = "choose another build under Get started on pytorch.org (or keep this one: the CPU is enough)"
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What NVIDIA's own tool says. `error` where it can't reach the driver."""
+    """What NVIDIA's own tool reports. `error` is set if it can't reach the driver."""
 
     gpu: str = ""
     version: str = ""
@@ -33,12 +33,12 @@ class Driver:
 
 
 def torch_and_gpu() -> Iterator[Finding]:
-    """PyTorch and the GPU, looked at from outside."""
+    """PyTorch and the GPU, checked from another process."""
     return judge(probe_apart())
 
 
 def quick_torch_and_gpu() -> Iterator[Finding]:
-    """The same in this process: quick where torch is imported already, or is about to be."""
+    """The same in this process: quick if torch has been imported already, or is about to be."""
     return judge(torch_probe.probe())
 
 
@@ -49,30 +49,30 @@ def judge(facts: dict[str, Any]) -> Iterator[Finding]:
 
 
 def probe_apart() -> dict[str, Any]:
-    """`torch_probe.probe()` in a process of its own. `error` also where that process dies or does not end."""
-    # -P: a file in the current folder that is called torch.py is not what we ask about.
+    """`torch_probe.probe()` in a separate process. `error` also covers a process that dies or doesn't finish."""
+    # -P: don't import a file called torch.py from the current folder.
     command = [sys.executable, "-P", torch_probe.__file__]
     try:
         result = run(command, PROBE_SECONDS)
     except subprocess.TimeoutExpired:
-        return {"error": f"not done after {PROBE_SECONDS} s"}
+        return {"error": f"Importing it took longer than {PROBE_SECONDS} s."}
     try:
         return dict(json.loads(result.stdout.splitlines()[-1]))
     except (IndexError, ValueError):
         last = (result.stderr.strip().splitlines() or [""])[-1]
-        return {"error": f"the process that imports it ended with status {result.returncode}. {last}".strip()}
+        return {"error": f"the process that imported it exited with status {result.returncode}. {last}".strip()}
 
 
 def pytorch(facts: dict[str, Any]) -> Finding:
-    """Whether torch, and what else the engine needs, can be imported."""
+    """Whether torch and the engine's other packages can be imported."""
     if error := facts.get("error"):
-        return problem("PyTorch", f"cannot be imported. {error}", mend_import(error))
+        return problem("PyTorch", f"can't be imported. {error}", mend_import(error))
     build = f"for CUDA {facts['cuda']}" if facts["cuda"] else "for CPUs"
     if error := facts.get("engine_error"):
-        what = f"{facts['version']} works, but the engine cannot be imported. {error}"
+        what = f"{facts['version']} works, but the engine can't be imported. {error}"
         missing = "No module named" in error
         return problem("PyTorch", what, install_course(*([] if missing else ["--force-reinstall"])))
-    return ok("PyTorch", f"{facts['version']}, {build}; it and the engine can be imported")
+    return ok("PyTorch", f"{facts['version']}, {build}; PyTorch and the engine can be imported")
 
 
 def mend_import(error: str) -> str:
@@ -84,41 +84,41 @@ def mend_import(error: str) -> str:
 
 
 def gpu(facts: dict[str, Any], driver: Driver | None) -> Finding:
-    """facts: of `torch_probe`, for a torch that can be imported. driver: None where NVIDIA's is not installed."""
+    """facts: from `torch_probe`, for a torch that can be imported. driver: None if NVIDIA's is not installed."""
     use_cpu = set_variable("CUDA_VISIBLE_DEVICES", "-1")
     if error := facts.get("gpu_error"):
         return problem("GPU", f"PyTorch fails on it. {error}", f"{use_cpu}   (the CPU is enough)")
     if facts["gpus"]:
-        device = facts["gpus"][0]  # the one that the course takes
+        device = facts["gpus"][0]  # the one that the course uses
         what = f"{device['name']}, {device['free'] / 1e9:.1f} of {device['total'] / 1e9:.1f} GB free"
         if driver and driver.version:
             what += f", driver {driver.version}"
         if not runs_on(facts["architectures"], tuple(device["capability"])):
             major, minor = device["capability"]
-            what = f"{device['name']}: this PyTorch holds no code for its compute capability {major}.{minor}"
+            what = f"{device['name']}: this PyTorch has no code for its compute capability {major}.{minor}"
             return problem("GPU", what, f"{use_cpu}\n{OTHER_BUILD}")
         if device["free"] < GPU_NEED:
-            mend = f"{use_cpu}\n(to use the CPU; or end other programs on the GPU: nvidia-smi lists them)"
-            return warning("GPU", f"{what}: about {GPU_NEED / 1e9:.1f} GB are needed", mend)
+            mend = f"{use_cpu}\n(to use the CPU; or close other programs that use the GPU: nvidia-smi lists them)"
+            return warning("GPU", f"{what}; the course needs about {GPU_NEED / 1e9:.1f} GB", mend)
         return ok("GPU", what)
     if driver is None or not (driver.gpu or driver.error):
         return ok("GPU", "no NVIDIA GPU found; the CPU is enough")
     if driver.error:
-        return warning("GPU", f"the NVIDIA driver does not answer: {driver.error}", "restart, or reinstall the driver")
+        return warning("GPU", f"the NVIDIA driver doesn't respond: {driver.error}", "restart, or reinstall the driver")
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
         return ok("GPU", f"{driver.gpu}, hidden by CUDA_VISIBLE_DEVICES; the CPU is enough")
     if not facts["cuda"]:
-        return warning("GPU", f"{driver.gpu} is there, but this PyTorch is a build for CPUs", OTHER_BUILD)
+        return warning("GPU", f"this machine has {driver.gpu}, but this PyTorch is a build for CPUs", OTHER_BUILD)
     reason = " ".join(facts["warnings"]) or f"PyTorch gives no reason (driver {driver.version})"
     mend = f"update the NVIDIA driver, or\n{OTHER_BUILD}"
-    return warning("GPU", f"{driver.gpu} cannot be used by this PyTorch for CUDA {facts['cuda']}: {reason}", mend)
+    return warning("GPU", f"this PyTorch for CUDA {facts['cuda']} can't use {driver.gpu}: {reason}", mend)
 
 
 def runs_on(architectures: list[str], capability: tuple[int, int]) -> bool:
-    """Whether a build for `architectures`, as sm_86 or compute_90, has code for a GPU.
+    """Whether a build for `architectures`, such as sm_86 or compute_90, has code for a GPU.
 
-    Machine code (sm) runs on its own major version from its minor one upwards, and on exactly one version where a
-    letter stands behind it; compute is translated for any later version. Other names (AMD's) are not judged.
+    Machine code (sm) runs on the same major version from its minor version up, or on exactly one version if a letter
+    follows; compute is translated for any later version. Other names (AMD's) are accepted.
     """
     known = [match for name in architectures if (match := re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name))]
     for kind, major, minor, letter in (match.groups() for match in known):
@@ -135,7 +135,7 @@ def runs_on(architectures: list[str], capability: tuple[int, int]) -> bool:
 
 
 def find_driver() -> Driver | None:
-    """Asks nvidia-smi for the first GPU. None where there is no such program."""
+    """Asks nvidia-smi about the first GPU. None if there is no such program."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
@@ -148,6 +148,6 @@ def find_driver() -> Driver | None:
     if "No devices were found" in lines[0]:
         return Driver()
     if result.returncode:
-        return Driver(error=lines[0] or f"nvidia-smi ended with status {result.returncode}")
+        return Driver(error=lines[0] or f"nvidia-smi exited with status {result.returncode}")
     name, _, version = lines[0].partition(", ")
     return Driver(name, version)

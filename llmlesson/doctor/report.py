@@ -15,7 +15,7 @@ MARGIN = " " * (STATUS + NAME)
 
 
 def to_text(findings: Sequence[Finding], width: int, colour: bool = False) -> str:
-    """A line for each finding, wrapped to `width` columns, and below it what mends it; then the sum in words."""
+    """A line for each finding, wrapped to `width` columns, with its fix below; then a summary."""
     lines = []
     for finding in findings:
         status = finding.status.ljust(STATUS)
@@ -30,7 +30,7 @@ def to_text(findings: Sequence[Finding], width: int, colour: bool = False) -> st
             break_on_hyphens=False,
         )
         lines.append(f"{status}{finding.name.ljust(NAME)}{text[len(MARGIN) :]}")
-        # Not wrapped: a command must come out whole when it is copied.
+        # Not wrapped, so that a command can be copied in one piece.
         for number, line in enumerate(finding.mend.splitlines()):
             lines.append(f"{MARGIN}{'   ' if number else '-> '}{line}")
     return "\n".join([*lines, "", in_words(findings)])
@@ -41,7 +41,7 @@ def in_words(findings: Sequence[Finding]) -> str:
     parts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((problems, "problem"), (warnings, "warning")) if n]
     if not parts:
         return "All is well."
-    return f"{' and '.join(parts)}: the lines with -> say what mends it."
+    return f"{' and '.join(parts)}: the lines with -> say how to fix it."
 
 
 def to_json(findings: Sequence[Finding]) -> str:

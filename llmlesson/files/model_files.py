@@ -49,7 +49,7 @@ def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
             raise
         raise LessonError(f"{path} is not valid JSON: {_json_fault(path, error)}") from None
     if not isinstance(content, dict):
-        raise LessonError(f"{path} must hold a JSON object, and it holds a {type(content).__name__}. Get it again.")
+        raise LessonError(f"{path} must hold a JSON object, not a {type(content).__name__}. Get it again.")
     if _deeper_than(content, MAX_DEPTH):
         raise LessonError(_nested(path))
     return content
@@ -59,11 +59,11 @@ def read_text(path: Path, limit: int = MAX_JSON) -> str:
     """The UTF-8 text of a regular file of at most `limit` bytes. LessonError if it is none, FileNotFoundError."""
     try:
         if path.exists() and not path.is_file():
-            raise LessonError(f"{path} should be a file, and it is {_special(path)}. Get the file again.")
+            raise LessonError(f"{path} should be a file, but it is {_special(path)}. Get the file again.")
         size = path.stat().st_size
         if size > limit:
             raise LessonError(
-                f"{path} has {size / MB:,.0f} MB; such a file has at most {limit / MB:,.0f} MB. Get it again."
+                f"{path} has {size / MB:,.0f} MB; such files have at most {limit / MB:,.0f} MB. Get it again."
             )
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -109,10 +109,10 @@ def check_config(config: Mapping[str, Any], where: str) -> None:
     """
     model_type = config.get("model_type")
     if model_type is not None and not isinstance(model_type, str):
-        raise LessonError(f"{where}: 'model_type' must be a name, and it is {_short(model_type)}.")
+        raise LessonError(f"{where}: 'model_type' must be a name, not {_short(model_type)}.")
     for key in TABLES:
         if config.get(key) is not None and not isinstance(config[key], Mapping):
-            raise LessonError(f"{where}: {key!r} must be an object or null, and it is {_short(config[key])}.")
+            raise LessonError(f"{where}: {key!r} must be an object or null, not {_short(config[key])}.")
     for key, limit in COUNTS.items():
         value = config.get(key)
         for count in value if isinstance(value, list) else [value]:
@@ -122,9 +122,9 @@ def check_config(config: Mapping[str, Any], where: str) -> None:
 
 def _check_count(value: object, key: str, limit: int, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value in _INFINITE:
-        raise LessonError(f"{where}: {key!r} must be a whole number, and it is {_short(value)}.")
+        raise LessonError(f"{where}: {key!r} must be a whole number, not {_short(value)}.")
     if not 0 <= value <= limit or value != int(value):
-        raise LessonError(f"{where}: {key!r} must be a whole number from 0 to {limit:,}, and it is {_short(value)}.")
+        raise LessonError(f"{where}: {key!r} must be a whole number from 0 to {limit:,}, not {_short(value)}.")
 
 
 _INFINITE = (float("inf"), float("-inf"))
@@ -143,14 +143,16 @@ def _json_fault(path: Path, error: ValueError) -> str:
     if known:
         return known
     if isinstance(error, json.JSONDecodeError) and not error.doc[error.pos + 1 :].strip():
-        return f"it breaks off at its end, after {len(error.doc):,} characters. Get the file again."
+        return f"it is cut off after {len(error.doc):,} characters. Get the file again."
     if isinstance(error, json.JSONDecodeError) and error.msg.startswith("Unterminated string"):
-        return f"it breaks off inside of a text, after {len(error.doc):,} characters. Get the file again."
+        return f"it is cut off inside a string, after {len(error.doc):,} characters. Get the file again."
     return f"{error}. Get the file again."
 
 
 def _nested(path: Path) -> str:
-    return f"{path} is nested more than {MAX_DEPTH} levels deep, which no such file is. Get the file again."
+    return (
+        f"{path} is nested more than {MAX_DEPTH} levels deep, far more than such a file should be. Get the file again."
+    )
 
 
 def _deeper_than(content: object, levels: int) -> bool:

@@ -44,15 +44,13 @@ def what_file(path: Path) -> str:
     if path.suffix == ".safetensors" and what_is(path) == "":
         if (path.parent / "config.json").is_file():
             return f"{path} is one file of a model. Give its folder: {path.parent.absolute()}"
-        return f"{path} holds weights, and no config.json lies beside it. {GIVE_A_FOLDER}"
+        return f"{path} contains weights, but there is no config.json next to it. {GIVE_A_FOLDER}"
     if what_is(path) == "it is a GGUF file." or path.suffix == ".gguf":
         return f"{path} is a GGUF file. {how_to_convert(path)}"
     if path.name == "config.json":
         return f"{path} is one file of a model. Give its folder: {path.parent.absolute()}"
     if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
-        return (
-            f"{path} is a pickle, which may run any code when it is opened; only safetensors are read. {GIVE_A_FOLDER}"
-        )
+        return f"{path} is a pickle, which can run any code when opened, so only safetensors are read. {GIVE_A_FOLDER}"
     known = what_is(path)
     return f"{path} is a file{': ' + known if known else '.'} {GIVE_A_FOLDER}"
 
@@ -149,7 +147,7 @@ def shard_names(index: Path) -> list[str]:
         path = PurePosixPath(name)
         if not path.parts or path.is_absolute() or ".." in path.parts or re.search(r"[\\:\0]", name):
             raise LessonError(
-                f"{index} names {name[:80]!r}, which is no file in the model's folder. Only files in it are read."
+                f"{index} names {name[:80]!r}, which is not a file in the model's folder. Only files in it are read."
             )
     return names
 

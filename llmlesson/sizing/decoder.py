@@ -42,7 +42,7 @@ def text_types() -> dict[str, str]:
 def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """The part of `config` that describes the language model, and its family. LessonError for an unknown family."""
     if not isinstance(config, dict):
-        raise LessonError(f"{name} must hold a JSON object, and it holds a {type(config).__name__}.")
+        raise LessonError(f"{name} must hold a JSON object, not a {type(config).__name__}.")
     check_config(config, name)
     for _ in range(4):  # a thinker inside an omni model inside …
         nested = _nested(config, name)

@@ -13,7 +13,7 @@ def whole(text: str, name: str, least: int, most: int) -> int:
     """A whole number from `least` to `most`, such as "12" or "1,000". name: of the field, as messages say it."""
     value = _number(text, name, f"a whole number from {least:,} to {most:,}")
     if not value.is_integer():
-        raise LessonError(f"{name} must be a whole number, and it is {text.strip()}.")
+        raise LessonError(f"{name} must be a whole number, not {text.strip()}.")
     return int(_within(value, name, least, most))
 
 

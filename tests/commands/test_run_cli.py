@@ -35,7 +35,7 @@ def test_the_answer_is_on_stdout_and_the_summary_on_stderr():
         "median inter-token",
         "tokens/s",
         "KV cache  2,073,600 bytes",  # 45 positions of 46,080 bytes: the 8th token is never read
-        "--max-new-tokens allows",
+        "reached --max-new-tokens",
     ):
         assert part in result.stderr
 

@@ -84,8 +84,8 @@ def test_no_command_passes_on_what_a_strangers_file_holds(tmp_path, capsys, comm
 @pytest.mark.parametrize(
     ("streams", "line"),
     [
-        (">&-", "llmlesson: standard output is closed: there is nowhere to write to."),
-        (">/dev/full", "llmlesson: standard output can't be written (No space left on device)."),
+        (">&-", "llmlesson: standard output is closed, so there is nowhere to write to."),
+        (">/dev/full", "llmlesson: can't write to standard output (No space left on device)."),
     ],
 )
 def test_a_closed_or_full_output_ends_with_one_line(arguments, streams, line):
@@ -94,7 +94,7 @@ def test_a_closed_or_full_output_ends_with_one_line(arguments, streams, line):
 
 
 def test_a_full_output_without_a_buffer_ends_with_one_line():
-    line = "llmlesson: standard output can't be written (No space left on device).\n"
+    line = "llmlesson: can't write to standard output (No space left on device).\n"
     result = shell(f"{shlex.quote(sys.executable)} -u -m llmlesson.cli size smollm2-135m >/dev/full")
     assert (result.returncode, result.stderr) == (1, line)
 
@@ -115,7 +115,7 @@ def test_where_nothing_can_be_said_the_status_says_it(streams):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("<&-", "Standard input is closed. Give the prompt itself in place of -."),
+        ("<&-", "Standard input is closed. Give the prompt itself instead of -."),
         ("</dev/zero", "Standard input has more than 10,000,000 characters"),
         ("<LATIN", "Standard input is not text in utf-8"),
     ],

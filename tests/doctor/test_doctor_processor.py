@@ -15,8 +15,8 @@ GB = 10**9
     [
         (8, None, "ok", "8 CPUs"),
         (1, None, "ok", "1 of 8 CPUs (a container's quota"),
-        (2, "2", "ok", "threads: 2, by OMP_NUM_THREADS"),
-        (2, "8", "warning", "OMP_NUM_THREADS=8 are too many"),
+        (2, "2", "ok", "OMP_NUM_THREADS sets 2 threads"),
+        (2, "8", "warning", "OMP_NUM_THREADS=8 is too many for 2"),
         (2, "4,2", "warning", "OMP_NUM_THREADS=4,2"),
         (2, "many", "ok", "the best number"),
     ],
@@ -40,10 +40,10 @@ def test_threads_against_cpus(monkeypatch, usable, omp, status, words):
         (16, 8, False, 0, "ok", "8.0 of 16.0 GB free", ""),
         (16, 1.4, False, 0, "warning", "1.4 of", "shut down other kernels"),
         (16, 1.1, False, 0, "problem", "1.1 of", "shut down other kernels"),
-        (2, 1.7, True, 0, "ok", "limit is a container's", ""),
-        (2, 0.9, True, 0, "problem", "limit is a container's", "shut down other kernels"),
-        (1.3, 1.3, True, 0, "warning", "limit is a container's", "2 GB or more"),
-        (1, 1, True, 0, "problem", "limit is a container's", "2 GB or more"),
+        (2, 1.7, True, 0, "ok", "A container's limit applies", ""),
+        (2, 0.9, True, 0, "problem", "A container's limit applies", "shut down other kernels"),
+        (1.3, 1.3, True, 0, "warning", "A container's limit applies", "2 GB or more"),
+        (1, 1, True, 0, "problem", "A container's limit applies", "2 GB or more"),
         (2, 0.8, True, 1, "ok", "1.8 of 2.0", ""),  # this process is the one that holds the model
     ],
 )

@@ -42,7 +42,7 @@ def test_own_requirements_that_are_not_met_are_a_problem(distribution):
     distribution("alpha", "1.9")
     [finding] = python.packages()
     assert finding.status == "problem"
-    assert "alpha is 1.9, needed is >=2" in finding.what
+    assert "alpha is 1.9, but >=2 is needed" in finding.what
     assert "absent is missing" in finding.what
     assert finding.mend.endswith('pip install "alpha>=2" "absent>=1.5"')
 

@@ -83,8 +83,8 @@ def test_online_asks_and_json_is_records_alone(doctor):
     ("findings", "status", "last"),
     [
         ([FINE], 0, "All is well."),
-        ([FINE, WARNED], 0, "1 warning: the lines with -> say what mends it."),
-        ([FAILED, FINE, WARNED, FAILED], 1, "2 problems and 1 warning: the lines with -> say what mends it."),
+        ([FINE, WARNED], 0, "1 warning: the lines with -> say how to fix it."),
+        ([FAILED, FINE, WARNED, FAILED], 1, "2 problems and 1 warning: the lines with -> say how to fix it."),
     ],
 )
 @pytest.mark.parametrize("options", [[], ["--json"], ["--online"]])

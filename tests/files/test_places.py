@@ -36,7 +36,7 @@ def test_a_relative_folder_is_refused_with_the_full_path(monkeypatch: pytest.Mon
     monkeypatch.setenv("LLMLESSON_HOME", "cache")
     with pytest.raises(LessonError) as error:
         ensure_default_model()
-    assert str(error.value).endswith(f"Set it to the full path, such as {tmp_path / 'cache'}")
+    assert str(error.value).endswith(f"Set it to a full path, such as {tmp_path / 'cache'}")
 
 
 def test_the_home_of_nobody_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,11 +136,11 @@ def test_a_file_system_that_is_read_only(tiny: Tiny) -> None:
     command = [*prefix, "sh", "-c", script, "sh", *tiny.command("fetch")]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 1
-    expected = f"llmlesson: The model cannot be written to {tiny.models} (Read-only file system). Make that folder"
+    expected = f"llmlesson: Can't write the model to {tiny.models} (Read-only file system). Make that folder"
     assert result.stderr.startswith(expected)
     assert "LLMLESSON_HOME" in result.stderr
     assert tiny.pip_runs() == []
 
     ensure_default_model()
     result = subprocess.run(command, capture_output=True, text=True)
-    assert (result.returncode, result.stdout) == (0, f"The model is in {tiny.folder}, intact.\n"), result.stderr
+    assert (result.returncode, result.stdout) == (0, f"The model is in {tiny.folder} and intact.\n"), result.stderr

@@ -82,8 +82,8 @@ def test_who_cannot_write_is_told_to_wait_and_can_read_then(shared: Tiny, tmp_pa
     wait_until(shared.pip_runs, alice)
     status, errors = ends(fetch_as(shared, BOB))
     assert status == 1
-    assert f"cannot be written to {shared.models} (Permission denied)" in errors
-    assert errors.endswith("If somebody else is just fetching it there, try again when they are done.\n")
+    assert f"Can't write the model to {shared.models} (Permission denied)" in errors
+    assert errors.endswith("If someone else is fetching it there right now, try again when they are done.\n")
     gate.touch()
     assert ends(alice)[0] == 0
     assert ends(fetch_as(shared, BOB))[0] == 0
@@ -114,7 +114,7 @@ def test_a_model_that_may_not_be_read_is_said_with_the_way_out(
     try:
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 1
-        assert f"llmlesson: You may not look into {tiny.folder}." in result.stderr
+        assert f"llmlesson: You don't have permission to read {tiny.folder}." in result.stderr
         advice = f"chmod -R a+rX {tiny.home}"
         assert advice in result.stderr
         assert "LLMLESSON_HOME" in result.stderr

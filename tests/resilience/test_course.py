@@ -156,7 +156,7 @@ def test_the_first_cells_in_a_home_that_cannot_be_written(
     failed = run_inside(str(HERE / "run_lesson.py"), "first.ipynb", llmlesson_home=None)["failed"]
     models = home / ".cache" / "llmlesson" / "models"
     told = (
-        f"cell {load}: LessonError: The model cannot be written to {models} (Read-only file system). "
+        f"cell {load}: LessonError: Can't write the model to {models} (Read-only file system). "
         "Make that folder writable, or set the environment variable LLMLESSON_HOME to one that is."
     )
     assert failed == ("" if filled else told)
