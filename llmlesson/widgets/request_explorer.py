@@ -50,8 +50,7 @@ class RequestExplorer(LessonWidget):
             style={"description_width": "initial"},
             layout={"flex": "1 1 420px", "width": "auto"},
         )
-        send = self._button("Send", self._send, "On its way …")
-        send.button_style = "primary"
+        send = self._button("Send", self._send, "On its way …").add_class("main")
         self._controls.append(self._prompt)
         self._places = [ipywidgets.HTML() for _ in self._pictures()]
         row = {"flex_flow": "row wrap", "align_items": "center"}
