@@ -106,7 +106,7 @@ def test_prefill_explorer(lab: Lab):
 
     shown.get_by_label("tokens in a chunk").fill("2.5")
     shown.get_by_label("tokens in a chunk").press("Enter")
-    expect(shown.get_by_role("alert")).to_contain_text("must be a whole number, and it is 2.5")
+    expect(shown.get_by_role("alert")).to_contain_text("must be a whole number, not 2.5")
     expect(headline(shown)).to_contain_text("36 of 36 tokens read in 3 passes")
     shown.get_by_label("query head").select_option("5")
     shown.get_by_label("layer", exact=True).focus()

@@ -58,7 +58,7 @@ class Course:
 def course(tmp_path: Path) -> Course:
     for name in ("binder", "deploy", "docs", "notebooks", "public", "tools"):
         (tmp_path / name).mkdir()
-    for name in ("pages.py", "notebooks.py"):
+    for name in ("pages.py", "notebooks.py", "cells.py", "lesson_time.py"):
         shutil.copy(ROOT / "tools" / name, tmp_path / "tools")
     shutil.copytree(ROOT / "site", tmp_path / "site")
     (tmp_path / "site" / "index.md").write_text(INDEX, encoding="utf-8")
