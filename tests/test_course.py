@@ -13,12 +13,17 @@ from lesson_time import count
 from llmlesson.views.request_map import here
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
-LESSONS = sorted(path.name for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+LESSONS = sorted(path.name for path in NOTEBOOKS.glob("[0-9][0-9]*_*.ipynb"))
 GLOSSARY = NOTEBOOKS / "glossary.md"
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 # Bold words that name a part of the lesson, and are no terms.
 LABELS = {"You will be able to", "Predict", "Explain."}
+
+
+def number(name):
+    """Which lesson a notebook is: "02"; the second part of a lesson has a letter, "02b"."""
+    return name.partition("_")[0]
 
 
 def markdown_cells(name):
@@ -64,21 +69,28 @@ def test_links_lead_somewhere(name):
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_leads_to_its_neighbours_and_to_the_glossary(name):
-    by_number = {int(other[:2]): other for other in LESSONS}
+    place = LESSONS.index(name)
     end = links(markdown_cells(name)[-1])
-    neighbours = [by_number[n] for n in (int(name[:2]) - 1, int(name[:2]) + 1) if n in by_number]
+    neighbours = [*LESSONS[:place][-1:], *LESSONS[place + 1 :][:1]]
     for target in (*neighbours, GLOSSARY.name):
         assert target in end, f"the last cell has no link to {target}"
 
 
 def test_numbers_are_unique():
-    assert len({name[:2] for name in LESSONS}) == len(LESSONS)
+    assert len(set(map(number, LESSONS))) == len(LESSONS)
+    assert all(re.fullmatch(r"\d\d[b-z]?", number(name)) for name in LESSONS)
+
+
+def test_a_second_part_comes_right_after_the_first():
+    for before, name in pairwise(LESSONS):
+        if number(name)[2:]:
+            assert number(before)[:2] == number(name)[:2]
 
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_begins_with_its_number_question_and_time(name):
     first = markdown_cells(name)[0]
-    assert first.startswith(f"# {name[:2]} · ")
+    assert first.startswith(f"# {number(name)} · ")
     assert re.search(r"\*\*The question\.\*\* .+\?", first)
     minutes = re.search(r"\*\*Time:\*\* about (\d+) minutes", first)
     assert minutes
@@ -111,7 +123,7 @@ def test_the_glossary_is_sorted_and_each_term_stands_once():
 
 @pytest.mark.parametrize(("heading", "text"), entries(), ids=[heading for heading, _ in entries()])
 def test_an_entry_is_short_and_names_a_lesson_that_uses_the_term(heading, text):
-    definition, *rest = re.split(r"\[Lesson \d\d\]", text)
+    definition, *rest = re.split(r"\[Lesson \d\d[b-z]?\]", text)
     assert len(rest) == 1, "ends with one link: [Lesson NN](NN_name.ipynb)"
     assert 1 <= len(re.findall(r"\.(?:\s|$)", definition)) <= 3
     [target] = links(text)

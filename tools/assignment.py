@@ -123,10 +123,10 @@ def has_exercises(lesson: NotebookNode) -> bool:
 def write(course: Path, numbers: list[str]) -> list[Path]:
     """Write the assignments. Raises LessonError, before anything is written, for what can't be or is there already."""
     wanted = {}
-    for path in sorted(LESSONS.glob("[0-9][0-9]_*.ipynb")):
+    for path in sorted(LESSONS.glob("[0-9][0-9]*_*.ipynb")):
         lesson = nbformat.read(path, as_version=4)
         if has_exercises(lesson):
-            wanted[path.name[:2]] = (course / "source" / path.stem / path.name, lesson)
+            wanted[path.name.partition("_")[0]] = (course / "source" / path.stem / path.name, lesson)
     unknown = [number for number in numbers if number not in wanted]
     if unknown:
         raise LessonError(f"No lesson with exercises: {', '.join(unknown)}. They are: {', '.join(wanted)}.")

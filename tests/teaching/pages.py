@@ -6,7 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-LESSONS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+# By number: "02", and "02b" for the second part of a lesson.
+LESSONS = {path.name.partition("_")[0]: path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]*_*.ipynb"))}
 PLANS = (DOCS / "lesson-plans.md").read_text(encoding="utf-8")
 
 

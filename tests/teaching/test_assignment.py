@@ -73,7 +73,7 @@ def test_each_exercise_is_graded_once_for_one_point(copies):
     assert all(cell.metadata.nbgrader.locked and not cell.metadata.nbgrader.solution for cell in graded)
     assert {re.search(r'check\("([\w-]+)"', cell.source)[1] for cell in graded} == set(NAMES)
     for stem, copy in copies.items():
-        assert {find_exercise(name).lesson for name in marked(copy) if not name.endswith("-points")} == {stem[:2]}
+        assert {find_exercise(name).lesson for name in marked(copy) if not name.endswith("-points")} == {stem.partition("_")[0]}
 
 
 def test_the_grading_cell_stands_right_behind_its_exercise(copies):

@@ -21,7 +21,7 @@ ROUTES = {
     if "| minute |" in text
 }
 MINUTES = {"45 minutes": 45, "90 minutes": 90, "180 minutes": 180, "Two half days": 180}
-PART = re.compile(r"(part of )?(\d\d) (Step \d|Exercise \d|Exercises|Setup|Break the cache|GB is not GiB)")
+PART = re.compile(r"(part of )?(\d\d[b-z]?) (Step \d|Exercise \d|Exercises|Setup|Break the cache|GB is not GiB)")
 
 
 def parts(row):
@@ -55,7 +55,7 @@ def test_a_route_names_parts_that_exist_and_gives_them_their_time(title):
     for span, what, where, who in ROUTES[title]:
         start, end = map(int, span.split("–"))
         row = [span, what, where, who]
-        assert len(re.findall(r"\d\d [A-Z]", where)) == len(parts(row)), where
+        assert len(re.findall(r"\d\d[b-z]? [A-Z]", where)) == len(parts(row)), where
         for lesson, part, _ in parts(row):
             assert part in cells_by_part(lesson), f"{lesson} {part}"
         if exercises(row) or "lab.check" in where:
@@ -134,5 +134,5 @@ def test_pins_of_the_guide_are_those_of_the_package():
 
 
 def test_the_lessons_are_those_of_the_plans():
-    plans = re.findall(r"^## (\d\d) ·", (DOCS / "lesson-plans.md").read_text(encoding="utf-8"), re.MULTILINE)
+    plans = re.findall(r"^## (\d\d[b-z]?) ·", (DOCS / "lesson-plans.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert plans == list(LESSONS)
