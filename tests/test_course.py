@@ -142,6 +142,7 @@ def test_the_readme_states_the_same_time(name):
 WHERE = {
     "01": ("Tokenizer",),
     "02": ("Prefill",),
+    "02b": ("Prefill",),
     "03": ("Decode",),
     "04": ("Prefill", "Decode"),
     "05": ("Prefill", "Decode"),

@@ -73,7 +73,8 @@ def test_each_exercise_is_graded_once_for_one_point(copies):
     assert all(cell.metadata.nbgrader.locked and not cell.metadata.nbgrader.solution for cell in graded)
     assert {re.search(r'check\("([\w-]+)"', cell.source)[1] for cell in graded} == set(NAMES)
     for stem, copy in copies.items():
-        assert {find_exercise(name).lesson for name in marked(copy) if not name.endswith("-points")} == {stem.partition("_")[0]}
+        lesson = stem.partition("_")[0]
+        assert {find_exercise(name).lesson for name in marked(copy) if not name.endswith("-points")} == {lesson}
 
 
 def test_the_grading_cell_stands_right_behind_its_exercise(copies):
@@ -84,7 +85,7 @@ def test_the_grading_cell_stands_right_behind_its_exercise(copies):
 
 
 def test_the_grading_cell_is_complete_in_itself_and_says_what_is_wrong(copies):
-    exercise, test = find_exercise("causal-mask"), marked(copies["02_prefill"])["causal-mask-points"].source
+    exercise, test = find_exercise("causal-mask"), marked(copies["02b_prefill_cost"])["causal-mask-points"].source
     exec(test, {"causal_mask": exercise.build(exercise.solution)})
     with pytest.raises(AssertionError, match="not done yet"):
         exec(test, {"causal_mask": exercise.build(exercise.stub)})
@@ -116,7 +117,7 @@ def test_what_is_there_is_not_overwritten(course, capsys):
 
 def test_a_lesson_without_exercises_is_named_and_nothing_is_written(tmp_path, capsys):
     assert assignment.main([str(tmp_path), "03", "99"]) == 1
-    assert "No lesson with exercises: 99. They are: 00, 01, 02, 03" in capsys.readouterr().err
+    assert "No lesson with exercises: 99. They are: 00, 01, 02, 02b, 03" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -151,7 +151,7 @@ def drawn(*rows: str) -> Tensor:
 
 
 EXERCISE = Exercise(
-    lesson="02",
+    lesson="02b",
     stub=STUB,
     hints=(
         "Write down the position of each row and of each column. When may the token at position p see position k?",

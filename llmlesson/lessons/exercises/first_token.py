@@ -172,7 +172,7 @@ def by_sums(row: list[float], norm: list[float], head: list[list[float]]) -> lis
 
 
 EXERCISE = Exercise(
-    lesson="02",
+    lesson="02b",
     stub=STUB,
     hints=(
         "Three things: pick the one row that matters, put it through the norm, multiply by the head. Which row has "

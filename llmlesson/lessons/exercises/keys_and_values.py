@@ -17,9 +17,9 @@ STUB = '''
 def keys_and_values(x, layer, cos, sin, kv_heads):
     """K and V of one layer, as they go into the cache.
 
-    x: [T, H], what comes into the layer. cos, sin: [T, D/2], of the angles of each position, as in Step 2.
+    x: [T, H], what comes into the layer. cos, sin: [T, D/2], of the angles of each position, as in Step 3.
     layer: has .attention_norm [H] and .qkv [H, (q_heads + 2 kv_heads) D], the columns of Q, then of K, then of V.
-    kv_heads: how many heads K has, and V. The norm is that of Step 2, with 1e-5 added under the root.
+    kv_heads: how many heads K has, and V. The norm is that of Step 3, with 1e-5 added under the root.
     Returns two tensors [kv_heads, T, D]: K, turned to its positions, and V.
     """
     return ...
@@ -245,7 +245,7 @@ EXERCISE = Exercise(
     lesson="02",
     stub=STUB,
     hints=(
-        "It is the first half of Step 2: norm, one product, split, turn. Q is not needed, and V is not turned. "
+        "It is the first half of Step 3: norm, one product, split, turn. Q is not needed, and V is not turned. "
         "D is twice the width of cos.",
         "Of the columns of x @ layer.qkv, the last 2 · kv_heads · D are those of K and V. "
         "unflatten(-1, (kv_heads, -1)).transpose(0, 1) makes [kv_heads, T, D] of each.",
