@@ -28,9 +28,12 @@ class StopStrings:
         """The text that can be shown now, and whether a stop string was met: then nothing after it counts."""
         self._held += text
         self._hidden += [hidden] * len(text)
-        found = [self._held.find(stop) for stop in self._stops if stop in self._held]
+        # The one that is complete first, as it would be if the text came a character at a time.
+        found = [
+            (self._held.find(stop) + len(stop), self._held.find(stop)) for stop in self._stops if stop in self._held
+        ]
         if found:
-            shown = self._release(min(found))
+            shown = self._release(min(found)[1])
             self._release(len(self._held))
             return shown, True
         keep = max((self._overlap(stop) for stop in self._stops), default=0)
