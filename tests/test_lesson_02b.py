@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from llmlesson.engine.config import parse_config
 from llmlesson.lessons.real import real_engine
 from llmlesson.measure import cost
+from llmlesson.measure.data_sheets import H100
+from llmlesson.sizing import model_table
 
 NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "02b_prefill_cost.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
@@ -85,3 +89,12 @@ def test_work_with_the_whole_table(engine):
     exec(source, namespace)
     for tokens in (1, 2, 7, 64, 1024):
         assert namespace["whole_table"](tokens) == rest(tokens) + attention(tokens)
+
+
+def test_where_an_h100_turns_from_one_limit_to_the_other():
+    assert "An H100 does 295, and a prompt has to have about that many tokens before arithmetic is its limit" in PROSE
+    assert round(H100.ridge) == 295
+    for name in ("meta-llama/Llama-2-7b-hf", "meta-llama/Llama-3.1-70B"):
+        config = parse_config(model_table()[name]["config"])
+        works = (cost.prefill(config, tokens, dtype=torch.bfloat16) for tokens in (265, 325))
+        assert [work.intensity < H100.ridge for work in works] == [True, False]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import log10
 from typing import Any
 
@@ -47,6 +49,23 @@ def new_figure(title: str, x: str, y: str, says: str = "") -> go.Figure:
     if says:
         figure.update_layout(title_subtitle_text=says, margin_t=64)
     return figure
+
+
+@dataclass(frozen=True, repr=False)
+class Pictured:
+    """A figure with a picture of the same data, for pages without a kernel and for notebooks as they are stored."""
+
+    figure: go.Figure
+    html: str
+    text: str
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        # JupyterLab takes the first of these that it can draw; the notebook gate lets only the others be stored.
+        plotly = json.loads(self.figure.to_json())
+        return {"application/vnd.plotly.v1+json": plotly, "text/html": self.html, "text/plain": self.text}
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def colour(name: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from llmlesson.measure.roofline import Placement, Roofline
-from llmlesson.views.plot import NEUTRAL, colour, new_figure
+from llmlesson.views.plot import NEUTRAL, Pictured, colour, new_figure
+from llmlesson.views.roofline_picture import Mark, Roof, roofline_picture
 
 SYMBOLS = {"memory": "circle", "compute": "square"}
 
@@ -56,6 +57,16 @@ def roofline_figure(roofline: Roofline, points: Mapping[str, Placement]) -> go.F
     figure.update_xaxes(type="log", dtick=1)
     figure.update_yaxes(type="log", dtick="D2")
     return figure
+
+
+def pictured_roofline(roofline: Roofline, points: Mapping[str, Placement]) -> Pictured:
+    """The figure, and a still of it for pages without a kernel."""
+    marks = [
+        Mark(name, point.cost.intensity, point.flops_per_second, True, "answer" if "decode" in name else "prompt")
+        for name, point in points.items()
+    ]
+    roof = Roof("this machine", roofline.bytes_per_second, roofline.flops_per_second, measured=True)
+    return Pictured(roofline_figure(roofline, points), roofline_picture([roof], marks), roofline_text(roofline, points))
 
 
 def roofline_text(roofline: Roofline, points: Mapping[str, Placement]) -> str:
