@@ -191,4 +191,4 @@ def test_a_certificate_that_is_not_accepted_is_said(hub, tmp_path):
     hub.server.socket = tls.wrap_socket(hub.server.socket, server_side=True)
     env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.address.replace("http:", "https:")}
     result = subprocess.run([sys.executable, "-c", CODE], env=env, capture_output=True, text=True, timeout=60)
-    assert result.stdout.count("is not accepted. Is the clock of this machine right?") == 2, result
+    assert result.stdout.count("is not accepted. Check this machine's clock.") == 2, result
