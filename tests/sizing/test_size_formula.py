@@ -280,7 +280,7 @@ def test_notes_speak_up():
         ({"num_key_value_heads": 3}, "'num_key_value_heads' is 3, which doesn't divide 'num_attention_heads', 8"),
         ({"num_attention_heads": 7, "num_key_value_heads": 7}, "add 'head_dim'"),
         ({"num_hidden_layers": 0}, "'num_hidden_layers' must be a whole number of at least 1, and it is 0"),
-        ({"num_hidden_layers": "two"}, "and it is 'two'"),
+        ({"num_hidden_layers": "two"}, "not 'two'"),
         ({"num_key_value_heads": [8]}, "lists 1 layers, and the model has 2"),
         ({"model_type": "nemotron_h"}, "needs 'layers_block_type'"),
         ({"model_type": "gemma3n_text", "num_kv_shared_layers": 2}, "leaves no layer of some kind"),
