@@ -128,7 +128,7 @@ def test_each_impossible_number_has_its_own_message(calculator):
             assert problems(calculator) == [f"✗ {what} must be {says}"]
         control(calculator, name).value = "2"
     control(calculator, "batch, sequences").value = "2.5"
-    assert problems(calculator) == ["✗ batch must be a whole number, and it is 2.5."]
+    assert problems(calculator) == ["✗ batch must be a whole number, not 2.5."]
 
 
 def test_changes_that_come_together_are_all_taken(calculator):

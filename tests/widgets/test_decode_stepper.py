@@ -128,7 +128,7 @@ def test_sampling_settings_change_the_bars_and_the_next_token_only(stepper):
     assert stepper.session.tokens == tokens
     for name, typed, says in [
         ("temperature", "-1", "temperature must be at least 0, and it is −1."),
-        ("top-k (0: all)", "2.5", "top-k must be a whole number, and it is 2.5."),
+        ("top-k (0: all)", "2.5", "top-k must be a whole number, not 2.5."),
         ("top-p (1: all)", "1.1", "top-p must be at most 1, and it is 1.1."),
         ("temperature", "warm", "“warm” is not a number: temperature takes a number such as 0.5."),
     ]:

@@ -18,7 +18,7 @@ def test_whole_numbers(text, value):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("2.5", "n must be a whole number, and it is 2.5."),
+        ("2.5", "n must be a whole number, not 2.5."),
         ("0", "n must be at least 1, and it is 0."),
         ("-3", "n must be at least 1, and it is −3."),
         ("1,001", "n must be at most 1,000, and it is 1,001."),
