@@ -24,7 +24,7 @@ def whole_number(value: object, name: str, least: int = 1, most: int | None = No
     except TypeError:
         raise LessonError(f"{name} must be a whole number, not {value!r}.") from None
     if number < least:
-        raise LessonError(f"{name} must be at least {least:,}, and it is {number:,}.")
+        raise LessonError(f"{name} must be at least {least:,}, but it is {number:,}.")
     if most is not None and number > most:
-        raise LessonError(f"{name} must be at most {most:,}, and it is {number:,}.")
+        raise LessonError(f"{name} must be at most {most:,}, but it is {number:,}.")
     return number

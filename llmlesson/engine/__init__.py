@@ -1,8 +1,8 @@
 """The engine: our own prefill and decode in plain PyTorch.
 
-Read it in this order: rope, attention, cache, product, model (the forward pass), request (one answer on its way),
+Read it in this order: rope, attention, cache, product, model (the forward pass), request (one answer in progress),
 engine (prefill, decode, the loop), paged_cache (many texts in one forward pass); then config, checkpoint, tokenizer
-and load, which bring a model in.
+and load, which read a model's files.
 """
 
 from llmlesson.engine.cache import KVCache

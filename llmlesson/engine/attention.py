@@ -1,4 +1,4 @@
-"""Grouped-query attention, causal, on keys and values that may reach further back than the queries."""
+"""Causal grouped-query attention. Keys and values may start at earlier positions than the queries."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from torch import Tensor
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Who may look at whom: [T, S] of bool. The queries are the last T of the S positions.
+    """Which keys each query may see: bool [T, S]. The queries are the last T of the S positions.
 
-    Query t stands at position S - T + t and sees the keys up to there, itself included. (SDPA's `is_causal` would
-    align the two at the top left, which is right only for T == S.)
+    Query t is at position S - T + t and sees all keys up to its own position, included. (SDPA's `is_causal` aligns
+    queries and keys at the top left, which is right only if T == S.)
     """
     ones = torch.ones(queries, keys, dtype=torch.bool, device=device)
     return ones.tril(diagonal=keys - queries)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """softmax(q kᵀ / √D) v, every query head with the key-value head of its group.
+    """softmax(q kᵀ / √D) v, where each query head uses the key-value head of its group.
 
     q: [B, Hq, T, D], k and v: [B, Hkv, S, D], with Hq = Hkv · G; query head h reads key-value head h // G.
-    mask: bool [B, 1, T, S], true where a query may see a key; None for causal order, the queries being the last T of
-    the S positions. Returns [B, Hq, T, D]. K and V are never repeated in memory for the G heads that share them.
+    mask: bool [B, 1, T, S], true where a query may see a key; None means causal, with the queries as the last T of the
+    S positions. Returns [B, Hq, T, D]. K and V are never repeated in memory for the G heads that share them.
     """
     batch, heads, tokens, head_dim = q.shape
     kv_heads, length = k.shape[1], k.shape[2]
     q = q.view(batch, kv_heads, heads // kv_heads, tokens, head_dim)  # [B, Hkv, G, T, D]
     if tokens == 1:
-        # The group can stand where the queries do, since all of it sees the same keys.
+        # With one query per head, the group takes the place of the queries: all its heads see the same keys.
         out = F.scaled_dot_product_attention(q.squeeze(3), k, v, mask)  # [B, Hkv, G, D]
     else:
-        square = mask is None and tokens == length  # let SDPA make its own mask where its alignment is right
+        square = mask is None and tokens == length  # only then is SDPA's own causal mask aligned correctly
         if mask is None and not square:
             mask = causal_mask(tokens, length, q.device)
         per_member = [F.scaled_dot_product_attention(member, k, v, mask, is_causal=square) for member in q.unbind(2)]
@@ -42,7 +42,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 def attend_reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The same as `attend` for one sequence in causal order, one head and one position at a time, to be read.
+    """`attend` for one causal sequence, written to be read: one head and one position at a time.
 
     q: [Hq, T, D], k and v: [Hkv, S, D]. Returns [Hq, T, D].
     """
@@ -60,9 +60,9 @@ def attend_reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def attention_weights(q: Tensor, k: Tensor) -> Tensor:
-    """How much every query looks at every key, which `attend` never holds in memory: float32 [Hq, T, S].
+    """The attention weights, which `attend` never holds in memory: float32 [Hq, T, S].
 
-    q: [Hq, T, D], k: [Hkv, S, D], one sequence in causal order. Each row sums to one.
+    q: [Hq, T, D], k: [Hkv, S, D], one causal sequence. Each row sums to one.
     """
     heads, tokens, head_dim = q.shape
     kv_heads, length, _ = k.shape

@@ -1,6 +1,6 @@
 """How byte-level vocabularies spell bytes: GPT-2's alphabet (`bytes_to_unicode` in OpenAI's gpt-2, src/encoder.py).
 
-A printable byte is its own character, the others are the characters from U+0100 on.
+A printable byte is written as its own character. The others are written as the characters from U+0100 on.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n
 
 
 def spelled_bytes(token: str) -> bytes:
-    """The bytes of a token as such a vocabulary spells it. Raises KeyError for a character outside the alphabet."""
+    """The bytes of a token in such a vocabulary. Raises KeyError for a character outside the alphabet."""
     return bytes(BYTE_OF[character] for character in token)

@@ -1,7 +1,7 @@
 """The KV cache: for every layer the keys and values of all positions read so far.
 
-The forward pass asks a cache two things: at which positions the new tokens are, and, layer by layer, to store their K
-and V and attend. Another kind of cache (paged, or of many sequences) is another class that answers these two.
+The forward pass asks two things of a cache: the positions of the new tokens, and, layer by layer, to store their K and
+V and compute attention. Any class that does both works as a cache: a paged one, for instance, or one of many sequences.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Attends(Protocol):
         """The positions of the next `tokens` tokens of each sequence: int64 [B, T]."""
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Store K and V of the new tokens, [B, Hkv, T, D], and let their Q, [B, Hq, T, D], attend to all they may see.
+        """Store K and V of the new tokens, [B, Hkv, T, D]; their Q, [B, Hq, T, D], attends to all it may see.
 
         Returns [B, Hq, T, D].
         """
 
 
 class Cache(Attends, Protocol):
-    """What the engine needs besides: the cache of one sequence, which grows and can be cut back."""
+    """What the engine needs as well: a cache of one sequence, which grows and can be truncated."""
 
-    owner: object  # the model whose keys and values these are; no other may continue them
+    owner: object  # the model that made these keys and values; no other may continue them
 
     @property
     def length(self) -> int:
@@ -55,18 +55,18 @@ class Cache(Attends, Protocol):
         """Raise LessonError unless `tokens` more positions fit."""
 
     def advance(self, tokens: int) -> None:
-        """Make the last `tokens` written positions count, in all layers at once."""
+        """Count the last `tokens` positions written as in use, in all layers at once."""
 
     def truncate(self, length: int) -> None:
-        """Forget all positions from `length` on; what stays is not touched."""
+        """Forget all positions from `length` on; the earlier ones are left untouched."""
 
 
 class KVCache:
     """Keys and values of one sequence, allocated once for `max_tokens` positions and filled from the left.
 
     Each layer has one tensor for K and one for V, `[batch, kv_heads, max_tokens, head_dim]`. A forward pass writes new
-    positions layer by layer, and only then does `advance` make them count: one that fails midway leaves the cache as
-    it was.
+    positions layer by layer, and `advance` then makes them count. So a pass that fails midway leaves the cache as it
+    was.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class KVCache:
         batch: int = 1,
     ) -> None:
         shape = (batch, num_kv_heads, max_tokens, head_dim)  # [B, Hkv, S, D]
-        # Zeros, since a slot that the mask hides is still multiplied by its weight 0, and 0 · NaN would be NaN.
+        # Zeros, because a masked slot is still multiplied by its weight 0, and 0 · NaN would be NaN.
         self._keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
         self._values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
         self._length = 0
-        self.owner = owner  # the model whose keys and values these are; no other may continue them
+        self.owner = owner  # the model that made these keys and values; no other may continue them
 
     @property
     def length(self) -> int:
@@ -138,11 +138,11 @@ class KVCache:
         return attend(q, self._keys[layer][:, :, :end], self._values[layer][:, :, :end])  # [B, Hq, T, D]
 
     def advance(self, tokens: int) -> None:
-        """Make the last `tokens` written positions count, in all layers at once."""
+        """Count the last `tokens` positions written as in use, in all layers at once."""
         self._length += tokens
 
     def truncate(self, length: int) -> None:
-        """Forget all positions from `length` on; what stays is not touched."""
+        """Forget all positions from `length` on; the earlier ones are left untouched."""
         if not 0 <= whole_number(length, "length", least=-(2**63)) <= self._length:
             raise LessonError(f"Can't truncate to {length} positions: the cache holds {self._length}.")
         self._length = length
@@ -151,7 +151,7 @@ class KVCache:
         return whole_number(layer, "layer", 0, self.num_layers - 1)
 
     def clone(self) -> KVCache:
-        """An independent copy, of the same capacity."""
+        """An independent copy with the same capacity."""
         copy = object.__new__(KVCache)
         copy._keys = [tensor.clone() for tensor in self._keys]
         copy._values = [tensor.clone() for tensor in self._values]
@@ -159,7 +159,7 @@ class KVCache:
         return copy
 
     def fixed_step(self, positions: Tensor, span: int) -> FixedStep:
-        """This cache for one decode step, in which nothing depends on the length as a Python number."""
+        """This cache for one decode step whose shapes don't depend on the current length."""
         return FixedStep(self._keys, self._values, positions, span)
 
     def __repr__(self) -> str:
@@ -173,8 +173,8 @@ class KVCache:
 class FixedStep:
     """Stores one token of each sequence at a position held in a tensor, and attends over a fixed span of slots.
 
-    Sequences of different lengths can step together this way, and a CUDA graph can replay the step: no shape and no
-    launch changes from one token to the next. Slots beyond a sequence's position hold nothing yet: the mask hides them.
+    This way sequences of different lengths can step together, and a CUDA graph can replay the step: no shape and no
+    kernel launch changes from one token to the next. The mask hides slots beyond a sequence's position.
     """
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], positions: Tensor, span: int) -> None:

@@ -1,7 +1,7 @@
-"""A model's chat template: a program in Jinja that comes with the model, from whoever made it.
+"""A model's chat template: a Jinja program that comes with the model, written by whoever made it.
 
-It runs in Jinja's sandbox, which gives it no files and no modules, and may write only so much. One that computes
-without end can be interrupted (Ctrl-C, or the notebook's stop button).
+It runs in Jinja's sandbox, without access to files or modules, and its output is limited. A template that never ends
+can be interrupted (Ctrl-C, or the notebook's stop button).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_TEXT = 10 * MB  # characters, some millions of tokens: more than any model r
 
 
 class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}` marks the model's own words for training; here it is only its content."""
+    """`{% generation %}…{% endgeneration %}` marks the model's own words for training; here only the content counts."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -38,9 +38,9 @@ class _Generation(Extension):
 
 
 class _Namespace(Namespace):
-    """Jinja's, without the names that lead to Python's internals."""
+    """Jinja's namespace, without names that lead to Python's internals."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # so that a template may give a value the name "self"
+    def __init__(*args: Any, **kwargs: Any) -> None:  # so that a template may name a value "self"
         self, *given = args
         attributes = dict(*given, **kwargs)
         for name in attributes:
@@ -54,11 +54,11 @@ class _Namespace(Namespace):
 
 def _check_name(name: object) -> None:
     if str(name).startswith("_"):
-        raise SecurityError(f"it gives a value the name {name!r}")
+        raise SecurityError(f"it uses the name {name!r}, which is not allowed")
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """What transformers gives to chat templates, and no operator that makes a huge value in one step."""
+    """What transformers offers to chat templates, minus operators that could make a huge value in one step."""
 
     intercepted_binops = frozenset({"*", "**"})
 
@@ -73,7 +73,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         if operator == "*" and not numbers:
             sequence, times = (left, right) if isinstance(right, int) else (right, left)
             if len(sequence) * times > MAX_TEXT:
-                raise TemplateError("it repeats a text without measure")
+                raise TemplateError("it repeats a text too many times")
         elif operator == "**" and not (numbers and abs(right) < 100 and abs(left) < 1e9):
             raise TemplateError("it computes a power that is too large")
         return super().call_binop(context, operator, left, right)
@@ -85,9 +85,9 @@ def _compiled(template: str) -> Template:
 
 
 def render(template: str, messages: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
-    """The text of a conversation, ready for the assistant's answer. `names`: "bos_token" and its like → their texts.
+    """The text of a conversation, ready for the assistant's answer. `names`: the texts of "bos_token" and so on.
 
-    Raises LessonError for a template that can't take these messages, is malformed, or writes without end.
+    Raises LessonError for a template that can't take these messages, is malformed, or writes too much.
     """
     try:
         parts, length = [], 0
@@ -98,13 +98,13 @@ def render(template: str, messages: Sequence[Mapping[str, Any]], names: Mapping[
             if length > MAX_TEXT:
                 raise TemplateError(f"it writes more than {MAX_TEXT:,} characters")
         return "".join(parts)
-    except Exception as error:  # a template raises whatever it likes for roles that it doesn't know
+    except Exception as error:  # a template can raise anything, for example for a role that it doesn't know
         reason = str(error) or type(error).__name__
         raise LessonError(f"The model's chat template can't take these messages: {reason[:500]}") from error
 
 
 def read_template(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """The template of a model's folder; None where it has none. settings: the content of tokenizer_config.json."""
+    """The chat template in a model's folder, or None. settings: the content of tokenizer_config.json."""
     file = folder / "chat_template.jinja"
     if file.exists():
         return read_text(file, MAX_TEMPLATE)
@@ -124,5 +124,5 @@ def _strftime_now(form: str) -> str:
 
 
 def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **settings: Any) -> str:
-    """Jinja's own filter escapes what has a meaning in HTML."""
+    """Jinja's own filter would escape characters for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **settings)

@@ -1,4 +1,4 @@
-"""The weights of a Hugging Face folder, out of `model.safetensors` or its shards."""
+"""Reads the weights of a Hugging Face folder from `model.safetensors` or its shards."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Shape = tuple[int, ...]
 
 
 class _Tensors:
-    """The named tensors of some files, one at a time. Nothing but the files' headers is read before `read`."""
+    """The tensors in some files, by name, one at a time. Only the files' headers are read before `read`."""
 
     def __init__(self, files: Sequence[Path], stack: ExitStack) -> None:
         self.folder = files[0].parent
         self._file_of: dict[str, Any] = {}
         for path in files:
             try:
-                path.open("rb").close()  # safetensors calls a file that may not be read a missing one
+                path.open("rb").close()  # safetensors would report an unreadable file as missing
                 file = stack.enter_context(safe_open(path, framework="pt"))
             except (SafetensorError, OSError) as error:
                 raise LessonError(f"{path} can't be read: {what_is(path) or _fault(error)}") from None
@@ -51,13 +51,13 @@ class _Tensors:
         return bool(self._file_of) and all(name.startswith(prefix) for name in self._file_of)
 
     def require(self, expected: dict[str, Shape], model_type: str) -> None:
-        """Raise LessonError that names what is missing, unexpected, or of another shape or kind than expected."""
+        """Raise LessonError that names a tensor that is missing, unexpected, or of the wrong shape or kind."""
         if not self.names & expected.keys():
             shown = ", ".join(repr(name) for name in sorted(self.names)[:3]) or "nothing"
             raise LessonError(
                 f"The weights in {self.folder} are not those of a {model_type} model: they hold {shown} … "
-                "An adapter must be merged into its model first, and another program's names changed to those of "
-                "transformers."
+                "If this is an adapter, merge it into its model first. If another program wrote it, convert it to "
+                "the format of transformers."
             )
         for name, shape in expected.items():
             if name not in self.names:
@@ -66,14 +66,14 @@ class _Tensors:
             if stored.get_shape() != list(shape):
                 raise LessonError(
                     f"The tensor {name!r} in {self.folder} has the shape {stored.get_shape()}; "
-                    f"by its config.json it should have {list(shape)}."
+                    f"according to its config.json it should be {list(shape)}."
                 )
             if stored.get_dtype() not in FLOATS:
                 raise LessonError(
                     f"The tensor {name!r} in {self.folder} is stored as {stored.get_dtype()}: this is a quantized or "
                     "damaged checkpoint. Only fp32, fp16 and bf16 can be read."
                 )
-        # Old Llama checkpoints store the rotary frequencies, which follow from the config.
+        # Old Llama checkpoints store the rotary frequencies, which we compute from the config.
         unread = self.names - expected.keys()
         if unexpected := sorted(name for name in unread if not name.endswith("rotary_emb.inv_freq")):
             shown = ", ".join(repr(name) for name in unexpected[:5]) + (" …" if len(unexpected) > 5 else "")
@@ -96,7 +96,7 @@ def _fault(error: Exception) -> str:
 
 
 def expected_tensors(config: ModelConfig) -> dict[str, Shape]:
-    """Name → shape [out, in] or [size] of every tensor that a checkpoint of this config has, `lm_head` included."""
+    """The shape, [out, in] or [size], of every tensor in a checkpoint of this config by name, `lm_head` included."""
     c = config
     q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     shapes: dict[str, Shape] = {EMBEDDING: (c.vocab_size, c.hidden_size)}
@@ -135,10 +135,10 @@ def nbytes_needed(shapes: dict[str, Shape], tied: bool, dtype: torch.dtype, int8
 def load_model(
     files: Sequence[Path], config: ModelConfig, device: torch.device, dtype: torch.dtype, int8: bool
 ) -> tuple[Model, list[str]]:
-    """(The weights in some files, laid out for the forward pass; what to say about them).
+    """(The weights from these files, laid out for the forward pass; notes for the user about them).
 
     With `int8`, matrices are quantized from `dtype`. Tensors are read, converted and transposed one at a time, so that
-    the peak stays near the size of the result. Raises LessonError, before anything is built, that names what is
+    peak memory stays near the size of the result. Before anything is built, raises a LessonError that names what is
     missing, unexpected or of the wrong shape.
     """
     c = config
@@ -159,7 +159,7 @@ def load_model(
         return torch.cat([tensors.read(name) for name in names]).to(device, dtype)
 
     def head_norms(at: str) -> Tensor:
-        """The norm of query heads and that of key heads, repeated for all heads: [Hq + Hkv, 1, D]."""
+        """The norms of query heads and key heads, repeated for all heads: [Hq + Hkv, 1, D]."""
         q, k = (vector(f"{at}.{name}_norm.weight") for name in "qk")
         return torch.cat((q.expand(c.num_attention_heads, 1, -1), k.expand(c.num_key_value_heads, 1, -1)))
 
@@ -188,16 +188,18 @@ def load_model(
         if says_tied and not stored_head:
             shapes.pop(HEAD)
         tensors.require(shapes, c.model_type)
-        # As in transformers 5: a head of its own counts more than what the config says.
+        # As in transformers 5: a stored lm_head with values of its own overrides the config.
         tied = says_tied and not (stored_head and not torch.equal(tensors.read(HEAD), tensors.read(EMBEDDING)))
         notes = []
         if says_tied and not tied:
             notes.append(
                 f"{tensors.folder}: config.json ties lm_head to the embedding, but the weights hold an lm_head with "
-                "other values. That one is used, as in transformers."
+                "different values. We use that lm_head, as transformers does."
             )
         if tensors.wrapper:
-            notes.append(f"{tensors.folder}: the tensors are named {tensors.wrapper}…; that prefix is left out.")
+            notes.append(
+                f"{tensors.folder}: the names of all tensors begin with {tensors.wrapper!r}; we ignore that prefix."
+            )
         needed = nbytes_needed({HEAD: shapes[EMBEDDING], **shapes}, tied, dtype, int8)
         stack.enter_context(explained_out_of_memory(str(tensors.folder), needed, device, SMALLER))
         head = matrix([EMBEDDING if tied else HEAD], c.hidden_size, [c.vocab_size])

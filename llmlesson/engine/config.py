@@ -49,7 +49,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class _Family:
-    """What one model type adds to the common shape, and the class defaults that its configs may leave out."""
+    """What one model type adds to the common shape, and the defaults for keys that its configs may leave out."""
 
     max_position_embeddings: int
     num_key_value_heads: int | None = None  # None: as many as query heads
@@ -101,10 +101,12 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     head_dim = _count(raw, "head_dim", family.head_dim)
     if head_dim is None:
         if hidden % heads:
-            raise LessonError(f"The config has no head_dim, and hidden_size {hidden} is no multiple of {heads} heads.")
+            raise LessonError(
+                f"The config has no head_dim, and hidden_size {hidden} is not a multiple of {heads} heads."
+            )
         head_dim = hidden // heads
     if head_dim % 2:
-        raise LessonError(f"head_dim is {head_dim}: rotary embedding turns pairs of values, so it must be even.")
+        raise LessonError(f"head_dim is {head_dim}: rotary embedding rotates pairs of values, so it must be even.")
     rope_theta, rope_scaling = _parse_rope(raw, family)
     return ModelConfig(
         model_type=model_type,
@@ -134,7 +136,7 @@ def _positive(raw: Mapping[str, Any], key: str) -> int:
 
 
 def _count(raw: Mapping[str, Any], key: str, default: int | None) -> int | None:
-    """A positive whole number; None where the config says null, the class's default where it says nothing."""
+    """A positive whole number; None if the config says null, the class's default if the key is missing."""
     return default if key not in raw else None if raw[key] is None else _positive(raw, key)
 
 
@@ -181,7 +183,7 @@ def _parse_rope(raw: Mapping[str, Any], family: _Family) -> tuple[float, Llama3R
     theta = _number({"rope_theta": family.rope_theta, **raw, **rope}, "rope_theta")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) != 1.0:
-        raise LessonError(f"This model rotates only a part of each head (partial_rotary_factor). {_WHAT_WORKS}")
+        raise LessonError(f"This model rotates only part of each head (partial_rotary_factor). {_WHAT_WORKS}")
     if kind == "default":
         return theta, None
     if kind == "llama3":
@@ -208,5 +210,5 @@ def _parse_rope_layers(raw: Mapping[str, Any], family: _Family, layers: int) -> 
         interval = _count(raw, "no_rope_layer_interval", family.no_rope_interval) or family.no_rope_interval
         flags = [(layer + 1) % interval != 0 for layer in range(layers)]
     if len(flags) < layers:
-        raise LessonError(f"The config's no_rope_layers names {len(flags)} layers, the model has {layers}.")
+        raise LessonError(f"The config's no_rope_layers lists {len(flags)} layers, but the model has {layers}.")
     return tuple(bool(flag) for flag in flags[:layers])

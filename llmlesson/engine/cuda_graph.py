@@ -1,6 +1,6 @@
-"""Decode on CUDA without waiting for the host: the step as a graph, and its tokens read one step behind.
+"""Decode on CUDA without waiting for the host: the step is a CUDA graph, and the host reads tokens one step late.
 
-A step of a small model is some 500 kernels that each run for microseconds; launching them one by one from Python takes
+A step of a small model is about 500 kernels that each run for microseconds; launching them one by one from Python takes
 longer than running them. A CUDA graph records the launches once and replays them as one.
 """
 
@@ -21,10 +21,10 @@ SMALLEST_BUCKET = 256
 
 
 def bucket(length: int, max_tokens: int) -> int:
-    """Slots that a step reads for a cache of `length` positions: 256, 512, 1024, …, at most all.
+    """How many slots a step reads for a cache of `length` positions: 256, 512, 1024, … up to `max_tokens`.
 
-    A graph's shapes are fixed, so it can't read just what is in use; reading the whole allocation would cost several
-    times more.
+    A graph's shapes are fixed, so it can't read only what is in use; reading the whole allocation would take several
+    times as long.
     """
     size = SMALLEST_BUCKET
     while size < length:
@@ -66,7 +66,7 @@ class GraphedDecode:
 
     def _capture(self, span: int) -> None:
         try:
-            # Once outside the capture, for what libraries set up at first use; it writes what the replay writes again.
+            # Run it once outside the capture, because libraries set things up at first use. The replay overwrites it.
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -77,7 +77,7 @@ class GraphedDecode:
                 output = self._step(span)
             self.graphs[span] = graph, output
         except RuntimeError as error:
-            warnings.warn(f"CUDA graph capture failed, decoding goes on without: {error}", stacklevel=2)
+            warnings.warn(f"CUDA graph capture failed; decoding continues without it: {error}", stacklevel=2)
             self._eager = True
 
 
@@ -101,11 +101,11 @@ class _Chosen:
 def tokens_read_behind(
     model: Model, cache: KVCache, request: Request, prefill: Callable[[], Tensor]
 ) -> Iterator[tuple[int, float]]:
-    """The tokens of an answer without end, each with its seconds, read by the host after the next step is launched.
+    """Tokens without end, each with its seconds. The host reads each one after it has launched the next step.
 
-    prefill: reads the prompt into the cache and returns the logits [V] for the first token. The caller lets the
-    request accept each token before it asks for the next. When the caller stops, the step that was launched ahead is
-    taken back. Where the choice depends on the tokens before (a repetition penalty), nothing is launched ahead.
+    prefill: reads the prompt into the cache and returns the logits [V] for the first token. The caller must have the
+    request accept each token before asking for the next. If the caller stops, the step launched ahead is undone. If
+    the choice depends on earlier tokens (a repetition penalty), nothing is launched ahead.
     """
     before = Mark(model.norm.device)
     chosen = _Chosen(request.choose(prefill()))

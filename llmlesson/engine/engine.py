@@ -65,14 +65,14 @@ class Engine:
         """An empty cache for `max_tokens` positions; at most the model's context."""
         limit = self.config.max_position_embeddings
         if whole_number(max_tokens, "max_tokens") > limit:
-            raise LessonError(f"A cache for {max_tokens} positions can't be made: {self.name} works with 1 to {limit}.")
+            raise LessonError(f"Can't make a cache for {max_tokens} positions: {self.name} works with 1 to {limit}.")
         way_out = "Ask for fewer positions (or a smaller batch), or load the model with a smaller dtype."
         what = f"a KV cache for {max_tokens} positions" + (f" in each of {batch} rows" if batch > 1 else "")
         with explained_out_of_memory(what, batch * max_tokens * self._kv_bytes, self.device, way_out):
             return KVCache(*self._cache_shape, max_tokens, self.dtype, self.device, owner=self.model, batch=batch)
 
     def new_paged_cache(self, blocks: int, block_size: int = 16) -> PagedCache:
-        """An empty cache of so many blocks, each for `block_size` positions of any text."""
+        """An empty cache of `blocks` blocks. Each has room for `block_size` positions of any one text."""
         blocks, block_size = whole_number(blocks, "blocks"), whole_number(block_size, "block_size")
         way_out = "Ask for fewer blocks, or load the model with a smaller dtype."
         what = f"a KV cache of {blocks} blocks of {block_size} positions"
@@ -92,10 +92,10 @@ class Engine:
         return 2 * layers * kv_heads * head_dim * self.dtype.itemsize
 
     def prefill(self, ids: Ids, cache: KVCache | None = None, chunk: int | None = None) -> tuple[KVCache, int]:
-        """Read a prompt: K and V of every position go into the cache, and the last gives the first output token.
+        """Read a prompt: K and V of every position go into the cache; the last position gives the first output token.
 
-        ids: the prompt, [T]. Without a `cache` a new one is made, with room for 1,024 more tokens as far as the
-        model's context allows; with one, the prompt continues it. With `chunk`, at most so many tokens are read at a
+        ids: the prompt, [T]. Without a `cache` a new one is made, with room for up to 1,024 more tokens, as far as the
+        model's context allows; with one, the prompt continues it. With `chunk`, at most that many tokens are read at a
         time, which gives the same cache and needs less memory. Raises LessonError, with the cache unchanged, for an
         empty prompt, an id outside the vocabulary, or too little room.
         """
@@ -111,8 +111,8 @@ class Engine:
     def read(self, ids: Ids, cache: Cache, chunk: int | None = None) -> Tensor:
         """Read these ids [T] into the cache, all or none of them. Returns the scores of the next token, float32 [V].
 
-        This is what prefill and decode share: prefill reads a prompt, decode reads one token, and both take the best
-        score. Raises LessonError, with the cache unchanged, as `prefill` does.
+        This is what prefill and decode share: prefill reads a prompt, decode reads one token, and both take the token
+        with the best score. Raises LessonError, with the cache unchanged, as `prefill` does.
         """
         return self._next(self._checked(ids), cache, chunk)
 
@@ -126,13 +126,13 @@ class Engine:
 
     @contextmanager
     def record(self, layers: Collection[int] | None = None) -> Iterator[Recording]:
-        """Keep Q, K, V, attention weights and the residual stream of these layers (all, if none are named).
+        """Keep Q, K, V, attention weights and the residual stream of these layers (all, if you name none).
 
             with engine.record([0, 5]) as recording:
                 cache, token = engine.prefill(ids)
             recording[5].weights        # [Hq, T, S], of the last forward pass
 
-        Costs nothing outside the `with`. A BatchEngine makes no steps inside it: a record is of one sequence.
+        Costs nothing outside the `with`. A BatchEngine refuses to step inside it: a recording covers one sequence.
         """
         every = range(self.config.num_hidden_layers)
         wanted = every if layers is None else layers
@@ -155,12 +155,12 @@ class Engine:
         chat: bool = True,
         cache: KVCache | None = None,
     ) -> Iterator[Step]:
-        """Answer a prompt, one Step at a time, as soon as each is there.
+        """Answer a prompt one Step at a time, each as soon as it is ready.
 
         prompt: text or messages, put into the chat template unless `chat` is False, or a list of ids.
         sampling: how tokens are chosen; greedy if not given. stop: texts that end the answer and are not part of it.
-        A `cache` from before is continued. Wrong input raises LessonError here, not at the first step. The caller
-        may stop at any time; the engine keeps nothing.
+        A `cache` with earlier positions is continued. Wrong input raises LessonError here, not at the first step. The
+        caller may stop at any time; the engine keeps nothing.
         """
         request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache)
         return self._steps(request, cache)
@@ -198,7 +198,7 @@ class Engine:
         room: int | None = None,
         ignore_eos: bool = False,
     ) -> Request:
-        """A prompt as a request of this engine, which nobody reads yet. Wrong input raises LessonError.
+        """Make a request for this engine from a prompt, without running it. Wrong input raises LessonError.
 
         prompt, max_new_tokens, sampling, stop, chat: as for `stream`. room: positions that its cache has for it; the
         model's context if not given. ignore_eos: an end-of-sequence token doesn't end the answer; for measurements.
@@ -241,7 +241,7 @@ class Engine:
         return request, cache
 
     def _steps(self, request: Request, cache: KVCache) -> Iterator[Step]:
-        """The steps of an answer, until the request ends. The token that was chosen last is not read."""
+        """The steps of an answer, until the request ends. The last token is never read into the cache."""
         prompt = torch.tensor(request.ids, device=self.device)
         if self.device.type == "cuda" and self.model.recording is None:
             tokens = tokens_read_behind(self.model, cache, request, lambda: self._next(prompt, cache))
@@ -254,7 +254,7 @@ class Engine:
                 return
 
     def _tokens(self, request: Request, cache: KVCache, unread: Tensor) -> Iterator[tuple[int, float]]:
-        """The tokens of an answer without end, each with its seconds; the caller lets the request accept each."""
+        """Tokens without end, each with its seconds; the caller must have the request accept each one."""
         while True:
             started = time.perf_counter()
             token = int(request.choose(self._next(unread, cache)))
@@ -285,11 +285,11 @@ class Engine:
         return x[0]
 
     def _fits(self, tokens: int) -> int:
-        """The number of tokens, if the model's context holds as many."""
+        """Return `tokens`. Raises LessonError if the model's context is smaller."""
         limit = self.config.max_position_embeddings
         if tokens > limit:
             raise LessonError(
-                f"The prompt has {tokens} tokens; {self.name} reads at most {limit} (its context). Shorten it."
+                f"The prompt has {tokens} tokens; {self.name} reads at most {limit} (its context). Shorten the prompt."
             )
         return tokens
 
@@ -301,5 +301,5 @@ class Engine:
             raise LessonError("This cache was made by another engine, whose keys and values mean nothing to this one.")
 
     def _checked(self, ids: Ids) -> Tensor:
-        """Token ids as a tensor on the device, int64 [T]. Raises LessonError for what is no list of them."""
+        """Token ids as a tensor on the device, int64 [T]. Raises LessonError for anything else."""
         return checked_ids(ids, self.config.vocab_size).to(self.device)

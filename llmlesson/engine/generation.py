@@ -1,4 +1,4 @@
-"""What a request gives: its steps, its times, the whole answer."""
+"""What a request produces: its steps, its timings, the whole answer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from llmlesson.engine.cache import KVCache
 
 @dataclass(frozen=True)
 class Step:
-    """One token of an answer, as `Engine.stream` and `Request.take` give it.
+    """One token of an answer, as `Engine.stream` and `Request.take` return it.
 
-    What a request doesn't know is left at 0 until whoever ran the model fills it in: the seconds and the cache.
+    A request doesn't know the seconds and the cache: they are 0 until whoever runs the model fills them in.
     """
 
     index: int  # 0 is the token that prefill gives
@@ -30,7 +30,7 @@ class Timings:
 
     tokenize: float
     prefill: float
-    decode: tuple[float, ...] = ()  # one a decode step
+    decode: tuple[float, ...] = ()  # one per decode step
 
     @property
     def time_to_first_token(self) -> float:
@@ -43,7 +43,7 @@ class Timings:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Decode steps a second, prefill left out; None for an answer of one token."""
+        """Decode steps per second, not counting prefill; None for an answer of one token."""
         return len(self.decode) / sum(self.decode) if self.decode else None
 
 
@@ -52,8 +52,8 @@ class Generation:
     """A whole answer."""
 
     text: str
-    token_ids: list[int]  # with the end-of-sequence token, where it ended with one
+    token_ids: list[int]  # with the end-of-sequence token, if it ended with one
     finish_reason: str  # "eos" | "stop" | "length" | "cache_full"; from a batch also "cancelled"
     timings: Timings
     prompt_ids: list[int] = field(repr=False)
-    cache: KVCache | None = field(repr=False)  # none from a batch, whose cache is shared
+    cache: KVCache | None = field(repr=False)  # None from a batch, which shares its cache

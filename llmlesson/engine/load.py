@@ -26,13 +26,13 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "auto") -> Engine:
-    """An engine for a model.
+    """Load a model and return an engine for it.
 
     model: "smollm2-135m" (fetched once, see `llmlesson fetch`), a local Hugging Face folder, or the id of a model on
     the Hugging Face hub ("org/name"; only this asks the network once it is cached).
     device: "cpu", "cuda", "cuda:1", …; "auto" is CUDA where there is one.
     dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU, bfloat16 on CUDA. "int8", on a CPU, stores
-    matrices as 8-bit integers and computes in float32 otherwise: faster decode, slightly other logits.
+    matrices as 8-bit integers and computes in float32 otherwise: faster decode, slightly different logits.
     On a CPU this sets torch's thread count: see `threads.choose_threads`.
     Raises LessonError for an unknown name or device, and for a model that can't be run.
     """
@@ -64,12 +64,12 @@ def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "
 
 
 def find_folder(model: str | Path) -> Path:
-    """Where the files of a model are; fetches the default model and hub models that aren't there yet."""
+    """The folder with a model's files. Fetches the default model and hub models if they aren't there yet."""
     return _find(model)[0]
 
 
 def _find(model: str | Path) -> tuple[Path, str]:
-    """(The folder of a model, what it lacks of the tokenizer's files where the hub could not be asked)."""
+    """(A model's folder; a note on missing tokenizer files, if the hub couldn't be reached to get them)."""
     if not isinstance(model, str | Path) or not str(model).strip():
         raise LessonError(f"Name a model by {DEFAULT_MODEL!r}, a folder or a hub id, not by {model!r}.")
     if isinstance(model, str) and model == DEFAULT_MODEL:
@@ -90,7 +90,7 @@ def _find(model: str | Path) -> tuple[Path, str]:
 
 
 def _lacks(folder: Path) -> list[str]:
-    """What a model can't run without and the folder doesn't hold."""
+    """The files that a model needs to run and that the folder doesn't have."""
     missing = [] if (folder / "config.json").is_file() else ["config.json"]
     if (folder / WHOLE).is_file():
         return missing
@@ -100,7 +100,7 @@ def _lacks(folder: Path) -> list[str]:
 
 
 def _named_ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """Every id that a file names as the end: they do not always agree, and each of them ends an answer."""
+    """Every end-of-sequence id in the config files. They don't always agree, and any of them ends an answer."""
     found: set[int] = set()
     generation = read_json(folder / "generation_config.json")
     for name, content in (("generation_config.json", generation), ("config.json", config)):
@@ -109,7 +109,7 @@ def _named_ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
             if one is None:
                 continue
             if isinstance(one, bool) or not isinstance(one, int):
-                raise LessonError(f"{folder / name}: 'eos_token_id' must be an id or a list of ids, and it is {ids!r}.")
+                raise LessonError(f"{folder / name}: 'eos_token_id' must be an id or a list of ids, but it is {ids!r}.")
             found.add(one)
     return frozenset(found)
 

@@ -10,7 +10,7 @@ import torch
 class Mark:
     """A point in the device's queue of work, and when it was reached.
 
-    On CUDA it is an event in the stream: making one waits for nothing, and seconds between two are the device's time.
+    On CUDA it is an event in the stream. Making one doesn't wait, and the seconds between two are the device's time.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -20,7 +20,7 @@ class Mark:
         self._time = time.perf_counter()
 
     def wait(self) -> None:
-        """Until the device has reached it."""
+        """Wait until the device has reached it."""
         if self._event is not None:
             self._event.synchronize()
 

@@ -1,4 +1,4 @@
-"""Out of memory, said in a way that helps."""
+"""Out-of-memory errors that say how to need less."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def explained_out_of_memory(what: str, nbytes: int, device: torch.device, way_ou
     try:
         yield
     except (torch.OutOfMemoryError, RuntimeError) as error:
-        # On a CPU torch raises a plain RuntimeError for this; any other one is not ours.
+        # On a CPU torch raises a plain RuntimeError when memory runs out; any other RuntimeError is something else.
         if not isinstance(error, torch.OutOfMemoryError) and "allocate" not in str(error):
             raise
         free = ""

@@ -1,4 +1,4 @@
-"""A conversation for the chat template, in every form that a user may give it."""
+"""A conversation for the chat template, in any form that a user may give it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from llmlesson.errors import LessonError
 Messages = Sequence[Mapping[str, str]]
 
 GIVE = (
-    "A prompt is a text, a list of messages such as [{'role': 'user', 'content': 'Hello'}], or a list of token ids as "
-    "engine.tokenizer.encode(text) makes it."
+    "A prompt is a text, a list of messages such as [{'role': 'user', 'content': 'Hello'}], or a list of token ids, "
+    "which engine.tokenizer.encode(text) makes."
 )
 
 
 def as_messages(prompt: Any) -> list[dict[str, str]]:
-    """A conversation as a list of messages whose values are texts: of a text, one message of the user.
+    """A conversation as a list of messages whose values are all text. A plain text becomes one user message.
 
-    A message needs a role and a content; content in parts is joined, as long as all parts are text. Raises LessonError
-    for anything else.
+    A message needs a role and content. Content in parts is joined if all parts are text. Raises LessonError for
+    anything else.
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
@@ -27,7 +27,7 @@ def as_messages(prompt: Any) -> list[dict[str, str]]:
         prompt = [prompt]
     if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
         hint = " Turn bytes into text with .decode()." if isinstance(prompt, (bytes, bytearray)) else ""
-        raise LessonError(f"{_capital(_named(prompt))} is no prompt.{hint} {GIVE}")
+        raise LessonError(f"{_capital(_named(prompt))} is not a prompt.{hint} {GIVE}")
     if prompt and all(isinstance(item, str) for item in prompt):
         raise LessonError(f"This is a list of {len(prompt)} texts. Give one prompt at a time, or join them.")
     for item in prompt:
@@ -39,7 +39,7 @@ def as_messages(prompt: Any) -> list[dict[str, str]]:
 def _message(message: Mapping[str, Any]) -> dict[str, str]:
     lacks = [key for key in ("role", "content") if message.get(key) is None]
     if lacks:
-        raise LessonError(f"A message lacks its {lacks[0]}: give {{'role': 'user', 'content': 'Hello'}}.")
+        raise LessonError(f"A message has no {lacks[0]}: give {{'role': 'user', 'content': 'Hello'}}.")
     return {str(key): _text_of(value, str(key)) for key, value in message.items() if value is not None}
 
 
@@ -51,12 +51,12 @@ def _text_of(value: object, key: str) -> str:
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) == len(parts):
             return "".join(texts)
-        raise LessonError("A message's content holds a part that is no text. This model reads text only.")
-    raise LessonError(f"A message's {key} must be a text, not {type(value).__name__}.")
+        raise LessonError("Part of a message's content is not text. This model reads text only.")
+    raise LessonError(f"A message's {key} must be text, not {type(value).__name__}.")
 
 
 def _named(value: object) -> str:
-    return "nothing (None)" if value is None else f"something of the type {type(value).__name__}"
+    return "nothing (None)" if value is None else f"something of type {type(value).__name__}"
 
 
 def _capital(text: str) -> str:

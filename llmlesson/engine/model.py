@@ -1,4 +1,4 @@
-"""The forward pass: token ids in, logits out, K and V left in the cache. This is the whole model.
+"""The forward pass: token ids in, logits out, K and V stored in the cache. This is the whole model.
 
 Shapes: B sequences, T new positions, S positions in all, H hidden_size, D head_dim, Hq query and Hkv key-value heads,
 I intermediate_size, V vocabulary.
@@ -21,10 +21,10 @@ from llmlesson.engine.rope import inverse_frequencies, rotate, rotation
 
 @dataclass
 class Layer:
-    """The weights of one layer. Matrices lie as [in, out], for `x @ w`; a checkpoint has them as [out, in].
+    """The weights of one layer. Matrices are stored as [in, out], for `x @ w`; a checkpoint has them as [out, in].
 
-    For the single row of a decode step, CPU kernels read this layout at up to twice the speed (see `product`); for the
-    many rows of a prefill the two are alike.
+    For the single row of a decode step, CPU kernels read this layout up to twice as fast (see `product`); for the many
+    rows of a prefill the two layouts are equally fast.
     """
 
     attention_norm: Tensor  # [H]
@@ -47,22 +47,22 @@ class Model:
     layers: list[Layer]
     norm: Tensor  # [H]
     head: Matrix  # [H, V]
-    recording: Recording | None = None  # set by Engine.record() for as long as it is wanted
+    recording: Recording | None = None  # set inside `with engine.record()`
 
     def __post_init__(self) -> None:
         self.frequencies = inverse_frequencies(self.config).to(self.norm.device)  # [D/2]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of weights that a forward pass reads: all but the embedding, of which it reads a row a token."""
+        """Bytes of weights that a forward pass reads: all but the embedding, of which it reads one row per token."""
         layers = (tensor for layer in self.layers for tensor in vars(layer).values() if hasattr(tensor, "nbytes"))
         return sum(tensor.nbytes for tensor in (*layers, self.norm, self.head))
 
     def forward(self, ids: Tensor, cache: Attends) -> Tensor:
         """Read the next tokens of each sequence; the cache stores their K and V, and attends.
 
-        ids: [B, T] int64. Returns the residual stream after the last layer, [B, T, H]. The caller makes the new
-        positions count (`cache.advance`) once this has come back.
+        ids: [B, T] int64. Returns the residual stream after the last layer, [B, T, H]. Once this has returned, the
+        caller makes the new positions count (`cache.advance`).
         """
         cos, sin = rotation(self.frequencies, cache.positions(ids.shape[1]))  # [B, 1, T, D/2]
         x = self.embedding[ids].to(self.norm.dtype)  # [B, T, H]

@@ -1,8 +1,8 @@
 """A KV cache in blocks: many texts in one storage, each found through its table of blocks.
 
 A block has room for K and V of `block_size` positions, in all layers. Position p of a text is in block
-table[p // block_size], at offset p % block_size. So a text grows by a block at a time, wherever one is free, and texts
-that begin alike can have their first blocks in common. Which block is whose, someone else decides: see batching/.
+table[p // block_size], at offset p % block_size. So a text grows one block at a time, wherever one is free, and texts
+with the same beginning can share their first blocks. The code in batching/ decides which text gets which block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llmlesson.engine.attention import attend
 
 @dataclass(frozen=True)
 class Span:
-    """New tokens of one text: `count` of them from position `start` on, with blocks for all positions up to there."""
+    """`count` new tokens of one text, from position `start` on. Its table has blocks for all positions up to `end`."""
 
     table: Sequence[int]
     start: int
@@ -43,14 +43,14 @@ class PagedCache:
         device: torch.device,
         owner: object = None,
     ) -> None:
-        # One block more, which stays zero: shorter rows of a step are padded with it.
+        # One extra block, which stays zero, pads the shorter rows of a step.
         shape = (2, num_layers, num_kv_heads, num_blocks + 1, block_size, head_dim)  # [2, L, Hkv, blocks, size, D]
         self._storage = torch.zeros(shape, dtype=dtype, device=device)
         # Views of it, made once: one by block to gather from, one by slot to write to.
         self._by_block = self._storage.unbind(1)  # L × [2, Hkv, blocks, size, D]
         self._by_slot = [tuple(layer.flatten(2, 3)) for layer in self._by_block]  # L × (K, V), [Hkv, slots, D] each
         self.num_blocks, self.block_size = num_blocks, block_size
-        self.owner = owner  # the model whose keys and values these are
+        self.owner = owner  # the model that made these keys and values
 
     @property
     def allocated_nbytes(self) -> int:
@@ -75,9 +75,9 @@ class PagedCache:
         return PagedStep(self, spans)
 
     def clear_blocks_begun(self, spans: Sequence[Span]) -> None:
-        """Zero the blocks that these spans begin and don't fill.
+        """Zero the blocks that these spans begin to fill but don't fill up.
 
-        What a block held for another text before would be read with the weight 0; but 0 · NaN is NaN.
+        What another text left in such a block would be read with weight 0; but 0 · NaN is NaN.
         """
         size = self.block_size
         begun = [span.table[span.end // size] for span in spans if span.end % size and span.count >= span.end % size]
@@ -95,9 +95,9 @@ class PagedCache:
 class PagedStep:
     """What the forward pass sees of a paged cache: new tokens of several texts, flattened to one sequence of N.
 
-    Every matrix product of the model is then one product over all N rows, whoever's they are. Only attention looks at
-    each text by itself: all spans of a single token together, padded to the longest, and each longer span alone.
-    (Selective batching: Yu et al., Orca, OSDI 2022.)
+    Every matrix product of the model is then one product over all N rows, no matter which text they belong to. Only
+    attention treats texts separately: all spans of a single token together, padded to the longest, and each longer
+    span alone. (Selective batching: Yu et al., Orca, OSDI 2022.)
     """
 
     def __init__(self, cache: PagedCache, spans: Sequence[Span]) -> None:
@@ -116,7 +116,7 @@ class PagedStep:
             else:
                 self._chunks.append(self._chunk(first, span))
             first += span.count
-        self._rows: Tensor | None = None  # [R], where the spans of a single token are among the N
+        self._rows: Tensor | None = None  # [R], the rows of single-token spans among the N
         if len(single) == 1:
             self._chunks.append(self._chunk(*single[0]))  # needs no padding
         elif single:
@@ -157,6 +157,6 @@ class PagedStep:
         return attend(q.transpose(0, 1)[:, :, None], k, v, self._mask)[:, :, 0].transpose(0, 1)
 
     def _chunk(self, first: int, span: Span) -> tuple[slice, Tensor, int]:
-        """Its rows among the N, its table as far as it is needed, and where it ends."""
+        """A span's rows among the N, the part of its table that is needed, and where it ends."""
         blocks = -(-span.end // self._cache.block_size)
         return slice(first, first + span.count), self._cache._tensor(span.table[:blocks]), span.end

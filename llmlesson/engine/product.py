@@ -11,16 +11,16 @@ from llmlesson.engine.int8 import Int8Matrix
 
 Matrix = Tensor | Int8Matrix
 
-# Up to so many rows, splitting was faster than the plain product with AVX-512: by half for one row, a tenth for 38.
+# Up to this many rows, splitting was faster than the plain product with AVX-512: by half for one row, a tenth for 38.
 FEW_ROWS = 64
 
 
 def product(x: Tensor, matrix: Matrix) -> Tensor:
     """x [..., in] @ matrix [in, out] → [..., out].
 
-    The CPU's matrix product gives one or few rows to a single thread, which can't read the matrix as fast as memory
-    would give it. So the inputs are split into as many parts as there are threads, a batch of products that do run in
-    parallel, and their results are added. The parts of the matrix are views: nothing is copied.
+    The CPU's matrix product gives one or a few rows to a single thread, which can't read the matrix as fast as memory
+    delivers it. So we split the inputs into one part per thread. That makes a batch of products, which do run in
+    parallel, and we add up their results. The parts of the matrix are views: nothing is copied.
     """
     rows = x.shape[:-1].numel()
     if isinstance(matrix, Int8Matrix) or x.device.type != "cpu" or rows > FEW_ROWS:

@@ -1,6 +1,6 @@
 """What a user may give as a prompt, and what it means: token ids, or messages for the chat template.
 
-The meaning is taken where it is plain (ids in a numpy array, one message without its list, text in parts). Everything
+Variants with an obvious meaning work (ids in a numpy array, one message without its list, text in parts). Everything
 else raises a LessonError that says what to give.
 """
 
@@ -20,11 +20,11 @@ Prompt = str | Messages | Ids
 
 
 def prompt_ids(prompt: Prompt, tokenizer: Tokenizer | None, missing: str, chat: bool, vocab_size: int) -> list[int]:
-    """The token ids of a prompt, checked. `missing` says why there is no tokenizer, where there is none.
+    """The token ids of a prompt, checked. If there is no tokenizer, `missing` says why.
 
-    Raises LessonError for what is no prompt, for an empty one, and for ids that the vocabulary doesn't have.
+    Raises LessonError for an empty prompt, for anything that isn't one, and for ids outside the vocabulary.
     """
-    if isinstance(prompt, Mapping) and "input_ids" in prompt:  # what transformers' tokenizers give
+    if isinstance(prompt, Mapping) and "input_ids" in prompt:  # what transformers' tokenizers return
         prompt = prompt["input_ids"]
     if isinstance(prompt, Tensor) or _are_ids(prompt):
         return checked_ids(prompt, vocab_size).tolist()  # type: ignore[arg-type]
@@ -40,9 +40,9 @@ def prompt_ids(prompt: Prompt, tokenizer: Tokenizer | None, missing: str, chat: 
 
 
 def checked_ids(ids: Ids, vocab_size: int) -> Tensor:
-    """Token ids on the CPU, int64 [T]; of a list that holds just one list of ids, that one.
+    """Token ids on the CPU, int64 [T]. A list that holds just one list of ids counts as that list.
 
-    Raises LessonError for an empty list, for what is no list of whole numbers, and for ids outside the vocabulary.
+    Raises LessonError for an empty list, for anything but whole numbers, and for ids outside the vocabulary.
     """
     try:
         if isinstance(ids, (str, bytes, Mapping)):
@@ -50,7 +50,7 @@ def checked_ids(ids: Ids, vocab_size: int) -> Tensor:
         tensor = torch.as_tensor(ids if hasattr(ids, "__array__") else list(ids)).cpu()
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise LessonError(
-            "A list of token ids is needed here. engine.tokenizer.chat(text) or .encode(text) makes one of a text."
+            "A list of token ids is needed here. engine.tokenizer.chat(text) or .encode(text) turns text into one."
         ) from None
     if tensor.ndim == 2 and len(tensor) == 1:
         tensor = tensor[0]
@@ -68,7 +68,7 @@ def checked_ids(ids: Ids, vocab_size: int) -> Tensor:
 
 
 def _are_ids(prompt: object) -> bool:
-    """Whether this is meant as token ids: numbers, in whatever holds them."""
+    """Whether this is meant as token ids: numbers in any kind of container."""
     if hasattr(prompt, "__array__"):
         return True
     if not isinstance(prompt, Sequence) or isinstance(prompt, (str, bytes, bytearray)):

@@ -1,4 +1,4 @@
-"""Keeps what a forward pass computes on its way, for lessons and widgets to show."""
+"""Keeps what a forward pass computes along the way, for lessons and widgets to show."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Recording:
 
     layers: Collection[int]
     passes: list[dict[int, LayerRecord]] = field(default_factory=list)
-    _kept: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)  # of the pass that runs: before, after, q
+    _kept: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)  # of the pass under way: before, after, q
 
     def __getitem__(self, layer: int) -> LayerRecord:
         return self.passes[-1][layer]
 
     def keep(self, layer: int, before: Tensor, after: Tensor, q: Tensor) -> None:
-        """What the forward pass had in hand in one layer, [B, T, H], [B, T, H] and [B, Hq, T, D]; B must be one."""
+        """Keep what one layer worked with: [B, T, H], [B, T, H] and [B, Hq, T, D], where B must be one."""
         self._kept[layer] = tuple(tensor[0].detach().cpu().clone() for tensor in (before, after, q))
 
     def end_pass(self, cache: Cache) -> None:
-        """The pass is done, and the cache holds its K and V: attention read all that is there now."""
+        """Call this after a pass, once the cache holds its K and V: attention read all that is there now."""
         done = {}
         for layer, (before, after, q) in self._kept.items():
             k, v = cache.keys(layer).cpu().clone(), cache.values(layer).cpu().clone()

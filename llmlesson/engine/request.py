@@ -1,7 +1,7 @@
-"""One request: a prompt, the answer so far, and whether that is over. It runs no model and holds no cache.
+"""One request: a prompt, the answer so far, and whether it has ended. It runs no model and holds no cache.
 
 Whoever runs the model (the engine, a widget, a scheduler, a server) gives a request the scores of its next position
-and gets a step back, until the step says why the answer ends.
+and gets a step back, until a step says why the answer ended.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from llmlesson.errors import LessonError, whole_number
 
 
 class Request:
-    """A prompt, and its answer as far as it goes.
+    """A prompt and its answer so far.
 
-    ids: the prompt, checked token ids (`Engine.request` makes a request of any prompt). sampling: how tokens are
+    ids: the prompt, checked token ids (`Engine.request` makes a request from any prompt). sampling: how tokens are
     chosen; greedy if not given. stop: texts that end the answer and are not part of it.
     max_new_tokens: the most tokens of an answer. room: positions that its cache has for prompt and answer; the last
     token of an answer is never read, so it needs none. eos_token_ids: any of these ends the answer.
@@ -43,7 +43,7 @@ class Request:
             raise LessonError(f"sampling is {sampling!r}: give a llmlesson.Sampling(temperature=…), or leave it out.")
         self.ids = list(ids)
         self.token_ids: list[int] = []  # the answer so far, with the token that ended it
-        self.text = ""  # the answer so far, as far as its characters are whole
+        self.text = ""  # the answer so far, up to the last complete character
         self.finish_reason: str | None = None  # "eos" | "stop" | "length" | "cache_full"; None while it goes on
         self.max_new_tokens = whole_number(max_new_tokens, "max_new_tokens")
         self._room = room
@@ -55,7 +55,7 @@ class Request:
 
     @property
     def tokens(self) -> list[int]:
-        """All that is known of its text: the prompt and the answer so far. The last one may not have been read yet."""
+        """The prompt and the answer so far. The model may not have read the last token yet."""
         return self.ids + self.token_ids
 
     @property
@@ -64,7 +64,7 @@ class Request:
         return self._sampler.needs_history
 
     def take(self, logits: Tensor) -> Step:
-        """Choose the next token from its scores, float32 [V]. Raises LessonError where the answer has ended."""
+        """Choose the next token from its scores, float32 [V]. Raises LessonError if the answer has ended."""
         return self.accept(int(self.choose(logits)))
 
     def choose(self, logits: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class Request:
         return self._sampler.choose(logits)
 
     def accept(self, token: int) -> Step:
-        """The second half: this token is the next one of the answer. Raises LessonError where it has ended."""
+        """The second half: add this token to the answer. Raises LessonError if the answer has ended."""
         if self.finish_reason:
             raise LessonError(f"This request has ended ({self.finish_reason}): it takes no more tokens.")
         self._sampler.saw(token)
@@ -88,7 +88,7 @@ class Request:
         return Step(len(self.token_ids) - 1, token, text, self.finish_reason)
 
     def fork(self, sampling: Sampling | None = None) -> Request:
-        """An independent copy that goes on from here with the same random numbers, and with other sampling if given."""
+        """An independent copy that goes on from here with the same random numbers; `sampling` can be another one."""
         copy = object.__new__(Request)
         vars(copy).update(vars(self))
         copy.token_ids = self.token_ids.copy()
@@ -107,7 +107,7 @@ class Request:
         return None
 
     def _show(self, token: int) -> tuple[str, bool]:
-        """The text that can be shown now, and whether a stop string was met."""
+        """The text that can be shown now, and whether a stop string was found."""
         if self._text_stream is None:
             return "", False
         text, stopped = self._stop.push(self._text_stream.push(token))
@@ -118,12 +118,12 @@ class Request:
         return text, stopped
 
     def _show_rest(self) -> tuple[str, bool]:
-        """What was held back, now that no more text comes."""
+        """What was held back, once no more text can come."""
         if self._text_stream is None:
             return "", False
         text, stopped = self._stop.push(self._text_stream.flush())
         return (text, True) if stopped else (text + self._stop.flush(), False)
 
     def __repr__(self) -> str:
-        state = self.finish_reason or "goes on"
+        state = self.finish_reason or "still going"
         return f"Request({len(self.ids)} tokens in the prompt, {len(self.token_ids)} in the answer, {state})"

@@ -29,10 +29,10 @@ def inverse_frequencies(config: ModelConfig) -> Tensor:
 
 
 def rotation(frequencies: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin of each position's angles: [B, T] → two float32 [B, 1, T, D/2], alike for all heads.
+    """cos and sin of each position's angles: [B, T] → two float32 [B, 1, T, D/2], the same for all heads.
 
     Angles stay in float32 whatever the model's dtype: bfloat16 has 8 bits of precision, so that from position 256
-    on neighbouring positions would become one.
+    on neighbouring positions would become equal.
     """
     angles = positions.to(torch.float32)[:, None, :, None] * frequencies  # [B, 1, T, D/2]
     return angles.cos(), angles.sin()

@@ -1,4 +1,4 @@
-"""From the scores of all tokens to the one that is taken."""
+"""How the next token is chosen from the scores of all tokens."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SEEDS = (-(2**63), 2**64 - 1)  # what torch's random numbers take
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen. The parts are applied in this order, which is that of transformers.
+    """How the next token is chosen. The parts are applied in this order, as in transformers.
 
-    repetition_penalty: scores of tokens that stand in the prompt or the answer are divided by it where positive and
-        multiplied by it where negative (Keskar et al., CTRL, arXiv 1909.05858); 1.0 changes nothing.
+    repetition_penalty: scores of tokens that are already in the prompt or the answer are divided by it if positive and
+        multiplied by it if negative (Keskar et al., CTRL, arXiv 1909.05858); 1.0 changes nothing.
     temperature: scores are divided by it; 0.0 takes the highest score, and everything below has no effect.
-    top_k: only the k best stay (and those that tie with the k-th); None, 0 or more than the vocabulary: all.
-    top_p: the fewest best tokens stay whose probabilities reach p (Holtzman et al., arXiv 1904.09751); at least one.
-    min_p: tokens stay whose probability is at least min_p of the best one's (Nguyen et al., arXiv 2407.01082).
-    seed: the same seed gives the same tokens on the same device; None is different each time.
+    top_k: keeps the k best tokens (and those that tie with the k-th); None, 0 or more than the vocabulary keeps all.
+    top_p: keeps the best tokens, as few as reach a probability of p together (Holtzman et al., arXiv 1904.09751).
+    min_p: keeps tokens at least min_p times as probable as the best one (Nguyen et al., arXiv 2407.01082).
+    seed: the same seed gives the same tokens on the same device; None gives different ones each time.
     """
 
     temperature: float = 0.0
@@ -56,9 +56,9 @@ class Sampling:
                 raise LessonError(f"{name} is {value!r}: it must be a number, {rule}.")
 
     def stages(self, logits: Tensor, seen: Iterable[int] = ()) -> Iterable[tuple[str, Tensor]]:
-        """The scores after each part that is switched on, first as they came: names and float32 [V].
+        """The scores as given, then after each part that is switched on: names and float32 [V].
 
-        logits: [V]; seen: the ids of prompt and answer so far. A token that a part rules out has the score -inf.
+        logits: [V]; seen: the ids of prompt and answer so far. A token that a part rules out gets the score -inf.
         """
         if not isinstance(logits, Tensor) or logits.ndim != 1:
             raise LessonError("The scores of every token are needed: a tensor [V] as engine.read(ids, cache) gives.")
@@ -69,7 +69,7 @@ class Sampling:
         if self.temperature == 0:
             return
         if self.temperature != 1.0:
-            # The highest score is taken off first, so that a tiny temperature doesn't overflow to inf - inf.
+            # Subtract the highest score first, so that a tiny temperature doesn't overflow to inf - inf.
             yield "temperature", (scores := (scores - scores.max()) / self.temperature)
         if self.top_k and self.top_k < len(scores):
             yield "top_k", (scores := _keep_top_k(scores, self.top_k))
@@ -81,7 +81,7 @@ class Sampling:
     def explain(self, logits: Tensor, seen: Iterable[int] = ()) -> dict[str, Tensor]:
         """The probability of every token after each part that is switched on: float32 [V] by name, in order.
 
-        The last entry is the distribution from which the token is drawn. At temperature 0 all of it lies on one.
+        The last entry is the distribution that the token is drawn from. At temperature 0 one token has all of it.
         """
         stages = {name: scores.softmax(dim=0) for name, scores in self.stages(logits, seen)}
         if self.temperature == 0:
@@ -115,11 +115,11 @@ class Sampler:
         return torch.multinomial(scores.softmax(dim=0), 1, generator=self._generator)[0]
 
     def saw(self, token: int) -> None:
-        """Tell which token was taken."""
+        """Take note of the token that was chosen."""
         self._seen.add(token)
 
     def copy(self, sampling: Sampling | None = None) -> Sampler:
-        """One that goes on by itself with the same random numbers, and with other sampling if given."""
+        """An independent copy that goes on with the same random numbers; `sampling` can be another one."""
         copy = Sampler(sampling or self._sampling, self._seen, self._generator.device)
         copy._generator.set_state(self._generator.get_state())
         return copy
@@ -139,7 +139,7 @@ def _keep_top_k(scores: Tensor, k: int) -> Tensor:
 def _keep_top_p(scores: Tensor, p: float) -> Tensor:
     ascending, order = scores.sort()
     up_to_here = ascending.softmax(dim=0).cumsum(dim=0)
-    drop = up_to_here <= 1 - p  # the worst tokens, as long as together they stay within the rest
+    drop = up_to_here <= 1 - p  # the worst tokens, as long as their total is within 1 - p
     drop[-1] = False  # the best one stays even at p = 0
     return scores.masked_fill(torch.zeros_like(drop).scatter(0, order, drop), -math.inf)
 

@@ -1,4 +1,4 @@
-"""Which tokens a tokenizer's files name as special: the files that transformers reads, with its precedence."""
+"""Which tokens a tokenizer's files name as special: the same files, with the same precedence, as in transformers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def special_tokens(
     """({"bos_token": its text, …}, tokens to add to those of `tokenizer.json`, in order).
 
     settings: the content of tokenizer_config.json; stored: the added tokens of tokenizer.json. Where the settings have
-    an `added_tokens_decoder`, transformers (5.24, `PreTrainedTokenizerBase._from_pretrained`) passes over
-    special_tokens_map.json and added_tokens.json; else what these name counts more than what the settings name.
-    Raises LessonError where a file holds something else.
+    an `added_tokens_decoder`, transformers (5.24, `PreTrainedTokenizerBase._from_pretrained`) ignores
+    special_tokens_map.json and added_tokens.json; otherwise these two override the settings. Raises LessonError if a
+    file's content is malformed.
     """
     where = folder / "tokenizer_config.json"
     named = {**settings}
@@ -45,7 +45,7 @@ def special_tokens(
             by_id[_id(index, folder / "added_tokens.json")] = token
         for entry in stored:
             by_id[_id(entry.get("id"), folder / "tokenizer.json")] = _added(entry, folder / "tokenizer.json")
-    # The names that a chat template may use; a model may have more of them, as "image_token".
+    # The names that a chat template may use; a model may have others too, such as "image_token".
     names = {key: value for key, value in named.items() if key.endswith("_token") and _is_token(value, key)}
     if isinstance(by_name := named.get("extra_special_tokens"), Mapping):
         names.update(by_name)
@@ -64,7 +64,7 @@ def special_tokens(
 
 
 def _extra(content: Mapping[str, Any], where: Path) -> list[Any]:
-    """Further special tokens that have no name."""
+    """Special tokens without a name."""
     extra = content.get("extra_special_tokens") or content.get("additional_special_tokens") or []
     if not isinstance(extra, list | Mapping):
         raise LessonError(f"{where}: 'extra_special_tokens' must be a list or an object. Get the file again.")
@@ -72,16 +72,14 @@ def _extra(content: Mapping[str, Any], where: Path) -> list[Any]:
 
 
 def _is_token(value: object, key: str) -> bool:
-    """False for null and "", and for a switch such as "add_bos_token"."""
+    """False for null and "", and for a setting such as "add_bos_token"."""
     return value not in (None, "") and (key in NAMES or not isinstance(value, bool))
 
 
 def _text(value: object, where: Path) -> str:
     text = value.get("content") if isinstance(value, Mapping) else value
     if not isinstance(text, str) or not text:
-        raise LessonError(
-            f"{where}: a token must be a text or an object with a 'content', and one is {str(value)[:50]}."
-        )
+        raise LessonError(f"{where}: a token must be text or an object with a 'content', but one is {str(value)[:50]}.")
     return text
 
 
@@ -98,4 +96,4 @@ def _id(value: object, where: Path) -> int:
             return int(value)
     except ValueError:
         pass
-    raise LessonError(f"{where}: a token's id must be a whole number, and one is {str(value)[:60]!r}.")
+    raise LessonError(f"{where}: a token's id must be a whole number, but one is {str(value)[:60]!r}.")

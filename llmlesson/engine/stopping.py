@@ -1,4 +1,4 @@
-"""Stop strings: text that ends an answer, wherever token borders fall."""
+"""Stop strings: text that ends an answer, wherever it is split into tokens."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from llmlesson.errors import LessonError
 
 
 class StopStrings:
-    """Passes text on up to the first stop string, and never a part of one.
+    """Passes text on up to the first stop string, and never any of the stop string itself.
 
-    The end of the text so far is held back for as long as it could be the beginning of a stop string. Hidden text, such
-    as the name of a control token, is searched like any other, but never passed on.
+    The end of the text so far is held back as long as it could be the beginning of a stop string. Hidden text, such as
+    the name of a control token, is searched like any other, but never passed on.
     """
 
     def __init__(self, stop: str | Sequence[str] | None) -> None:
@@ -25,10 +25,10 @@ class StopStrings:
         self._hidden: list[bool] = []  # for each character held, whether it is never shown
 
     def push(self, text: str, hidden: bool = False) -> tuple[str, bool]:
-        """The text that can be shown now, and whether a stop string was met: then nothing after it counts."""
+        """The text that can be shown now, and whether a stop string was found: then nothing after it counts."""
         self._held += text
         self._hidden += [hidden] * len(text)
-        # The one that is complete first, as it would be if the text came a character at a time.
+        # The stop string that is complete first wins, as if the text came one character at a time.
         found = [
             (self._held.find(stop) + len(stop), self._held.find(stop)) for stop in self._stops if stop in self._held
         ]
@@ -40,17 +40,17 @@ class StopStrings:
         return self._release(len(self._held) - keep), False
 
     def flush(self) -> str:
-        """What was held back, now that no more text comes."""
+        """What was held back, once no more text can come."""
         return self._release(len(self._held))
 
     def copy(self) -> StopStrings:
-        """An independent one, in the same state."""
+        """An independent copy in the same state."""
         copy = StopStrings(self._stops)
         copy._held, copy._hidden = self._held, self._hidden.copy()
         return copy
 
     def _release(self, count: int) -> str:
-        """Let go of the first characters held; those of them that may be shown."""
+        """Let go of the first characters held. Returns those of them that may be shown."""
         shown = "".join(char for char, hidden in zip(self._held[:count], self._hidden, strict=False) if not hidden)
         self._held, self._hidden = self._held[count:], self._hidden[count:]
         return shown

@@ -1,4 +1,4 @@
-"""How many CPU threads to use: what the machine really lends us, then what is really faster."""
+"""How many CPU threads to use: we ask how many CPUs we really have, then try which count is really fastest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from llmlesson.limits import usable_cpus
 def choose_threads(trial: Callable[[], object], repeats: int = 3) -> int:
     """Set torch's thread count to the fastest of all usable CPUs, half of them, a quarter … one. Returns it.
 
-    trial: a decode step. Each count is tried `repeats` times after a warm-up, and the best time counts, since
-    whatever else runs on the machine only ever adds. Decode waits for memory, which few threads can saturate.
-    A user's OMP_NUM_THREADS is left alone.
+    trial: a decode step. Each count is tried `repeats` times after a warm-up, and its best time counts, because other
+    programs can only make a run slower. Decode waits for memory, which a few threads can saturate. If the user has set
+    OMP_NUM_THREADS, nothing changes.
     """
     if os.environ.get("OMP_NUM_THREADS"):
         return torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Text to token ids and back, the chat template, and text out of a stream of ids."""
+"""Text to token ids and back, the chat template, and text from a stream of ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tokenizer:
     """A Hugging Face `tokenizer.json` in which plain text can never become a control token.
 
     The library that does the work, `tokenizers`, turns the characters `<|im_end|>` into the control token of that
-    name wherever they stand. Here only the chat template, or `special=True`, may do that.
+    name wherever they appear. Here only the chat template, or `special=True`, may do that.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Tokenizer:
 
     @property
     def eos_token(self) -> str | None:
-        """The name of the token that ends a turn, if the folder says."""
+        """The name of the token that ends a turn, if the folder names one."""
         return self.token_names.get("eos_token")
 
     @property
@@ -62,7 +62,7 @@ class Tokenizer:
         """The ids of a text, nothing added before or after it.
 
         With `special`, names of control tokens in the text become those tokens; without, they are plain characters.
-        Bytes that the vocabulary lacks are dropped: of all assigned characters SmolLM2's can't spell six control
+        Bytes that the vocabulary lacks are dropped. SmolLM2's can spell every assigned character but six control
         characters (U+0004, 06, 13, 14, 16 and 1D).
         """
         _check_text(text)
@@ -72,7 +72,7 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], special: bool = False) -> str:
         """The text of some ids. Control tokens are left out unless `special`.
 
-        Bytes that are no valid UTF-8, as where a character is cut off, become the replacement character U+FFFD.
+        Bytes that are not valid UTF-8, such as a character cut in half, become the replacement character U+FFFD.
         """
         try:
             return str(self._with_special.decode(list(ids), skip_special_tokens=not special))
@@ -89,12 +89,12 @@ class Tokenizer:
     def chat(self, messages: str | Messages) -> list[int]:
         """The ids of a conversation in the model's chat template, ending where the assistant's answer begins.
 
-        A text stands for one message of the user. Else: `[{"role": "user", "content": "…"}, …]`.
+        Give plain text for one user message, or a list: `[{"role": "user", "content": "…"}, …]`.
         """
         return self._encode_guarded(*self._render(messages))
 
     def raw(self, text: str) -> list[int]:
-        """The ids of a text without a chat template, with a begin-of-sequence token where the model expects one."""
+        """The ids of a text without a chat template, with a begin-of-sequence token if the model expects one."""
         probe = self._with_special.encode("a", add_special_tokens=True)
         first = probe.special_tokens_mask.index(0)
         return list(probe.ids[:first]) + self.encode(text)
@@ -112,7 +112,7 @@ class Tokenizer:
         guard = next(_unused_characters(typed + self._chat_template))
 
         def defuse(role: str | None, text: str) -> str:
-            # Of what the model itself said before, markup such as <think> is meant; control tokens never are.
+            # In the model's own earlier answers, markup such as <think> is intended; control tokens never are.
             names = self._control_tokens if role == "assistant" else self._added_names
             return names.sub(lambda name: name[0][0] + guard + name[0][1:], text)
 
@@ -124,7 +124,7 @@ class Tokenizer:
     def _encode_guarded(self, text: str, guard: str) -> list[int]:
         """Like encode(special=True), but a control token with the guard character in it is plain text.
 
-        As a normalizer, dropping the guard comes after control tokens are picked out and before the rest is encoded.
+        A normalizer drops the guard: it runs after control tokens are picked out and before the rest is encoded.
         """
         drop = tokenizers.normalizers.Replace(guard, "")
         steps = [drop] if self._normalizer is None else [drop, self._normalizer]
@@ -134,40 +134,40 @@ class Tokenizer:
 
 
 class TextStream:
-    """Text from ids one at a time: what comes out, joined, is what decoding all ids together gives.
+    """Text from ids one at a time. Joined, the pieces are exactly the text of all ids decoded together.
 
-    A character can be split over several tokens. Nothing is given out until its bytes are whole. Where each byte of a
-    character has a token of its own, as in SentencePiece, the bytes of a whole run of such tokens decide together
-    whether they are text, so they are given out with the next other token.
+    A character can be split over several tokens. We hold it back until its bytes are complete. If each byte has a token
+    of its own, as in SentencePiece, only a whole run of such tokens shows whether its bytes are text, so we hold the
+    run back until another token comes.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._shown: list[int] = []  # the ids given out last: some decoders treat the first token differently
+        self._shown: list[int] = []  # the ids shown last: some decoders treat the first token differently
         self._pending: list[int] = []
 
     def push(self, token_id: int) -> str:
         """The text that this id completes; often a word, sometimes nothing."""
         if whole_number(token_id, "A token id", 0, 2**32 - 1) in self._tokenizer.control_names:
-            return ""  # decoding leaves these out before it does anything else
+            return ""  # decoding drops these before it does anything else
         self._pending.append(token_id)
         if token_id in self._tokenizer.byte_ids:
             return ""
         text = self._new_text()
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
             return ""
-        # Tokens without text of their own don't take the first token's place.
+        # Tokens without any text don't count as the first token.
         self._shown = self._pending if text else self._shown + self._pending
         self._pending = []
         return text
 
     def flush(self) -> str:
-        """What is left at the end, whole or not."""
+        """What is left at the end, complete or not."""
         text, self._pending = self._new_text(), []
         return text
 
     def copy(self) -> TextStream:
-        """An independent one, in the same state."""
+        """An independent copy in the same state."""
         copy = TextStream(self._tokenizer)
         copy._shown, copy._pending = self._shown.copy(), self._pending.copy()
         return copy
@@ -178,19 +178,19 @@ class TextStream:
 
 
 def _build(file: Path, content: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """The library's tokenizer of a parsed tokenizer.json. LessonError where it can't be made."""
+    """The library's tokenizer from a parsed tokenizer.json. Raises LessonError if it can't be made."""
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(content))
-    except BaseException as error:  # the library is in Rust, and its panics are no Exception
+    except BaseException as error:  # the library is in Rust, and its panics are not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise LessonError(f"{file} is no tokenizer ({str(error)[:200]}). Get the file again.") from None
+        raise LessonError(f"{file} is not a tokenizer ({str(error)[:200]}). Get the file again.") from None
 
 
 def _check_text(text: str) -> str:
-    """Raise LessonError for what is no text, or can't be written as bytes."""
+    """Raise LessonError for anything that is not text, or can't be written as bytes."""
     if not isinstance(text, str):
-        raise LessonError(f"A text is needed, not {type(text).__name__}.")
+        raise LessonError(f"This must be text, not {type(text).__name__}.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -203,7 +203,7 @@ def _check_text(text: str) -> str:
 
 
 def _byte_ids(content: Mapping[str, Any]) -> frozenset[int]:
-    """The ids that stand for one byte each (`<0x0A>`), where the decoder takes them so."""
+    """The ids of single bytes (`<0x0A>`), if the decoder treats them as such."""
     if '"ByteFallback"' not in json.dumps(content.get("decoder")):
         return frozenset()
     vocab = content["model"]["vocab"]  # token → id, or for Unigram a list of (token, score)
@@ -214,8 +214,8 @@ def _byte_ids(content: Mapping[str, Any]) -> frozenset[int]:
 def _unspellable(names: Iterable[str], content: dict[str, Any]) -> dict[str, Any]:
     """The content of a tokenizer.json in which no text spells a control token.
 
-    Models that merge have no merge that makes one. A Unigram model would choose one for the letters of its name, so
-    there it gets a name that no text holds.
+    A BPE model has no merge that makes one. A Unigram model would choose one for the letters of its name, so there it
+    gets a name that no text contains.
     """
     model = content["model"]
     if not isinstance(model["vocab"], list):
@@ -226,9 +226,9 @@ def _unspellable(names: Iterable[str], content: dict[str, Any]) -> dict[str, Any
 
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:
     by_length = sorted(names, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")  # of nothing: what never matches
+    return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")  # no names: never matches
 
 
 def _unused_characters(text: str) -> Iterator[str]:
-    """Characters of a private-use area, which no text should hold, less those that this one holds."""
+    """Characters of a private-use area, which no text should contain, without those that this text does contain."""
     return (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in text)

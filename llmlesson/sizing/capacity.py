@@ -55,7 +55,7 @@ def max_sequences(
 
 def _budget(nbytes: int) -> int:
     if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
-        raise LessonError(f"A budget is a whole number of bytes, 0 or more, and it is {nbytes!r}.")
+        raise LessonError(f"A budget is a whole number of bytes, 0 or more, but it is {nbytes!r}.")
     return nbytes
 
 

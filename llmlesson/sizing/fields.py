@@ -100,7 +100,7 @@ class Fields:
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
         if not math.isfinite(number) or number != int(number) or number < least:
             raise LessonError(
-                f"{self.where}: {name!r} must be a whole number of at least {least}, and it is {value!r:.60}."
+                f"{self.where}: {name!r} must be a whole number of at least {least}, but it is {value!r:.60}."
             )
         most = MAX_LAYERS if name == "num_hidden_layers" else MAX_COUNT
         if number > most:
@@ -117,7 +117,7 @@ class Fields:
         value = self.get(name)
         if value is None or isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
             return bool(value)
-        raise LessonError(f"{self.where}: {name!r} must be true or false, and it is {value!r:.60}.")
+        raise LessonError(f"{self.where}: {name!r} must be true or false, but it is {value!r:.60}.")
 
     def numbers(self, name: str) -> list[int] | None:
         """`get(name)` as a list of whole numbers of at least 0; None if it is missing or null."""
@@ -125,7 +125,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, list | tuple):
-            raise LessonError(f"{self.where}: {name!r} must be a list of numbers, and it is {value!r:.60}.")
+            raise LessonError(f"{self.where}: {name!r} must be a list of numbers, but it is {value!r:.60}.")
         return [self.whole(f"{name}[{index}]", one, least=0) for index, one in enumerate(value)]
 
     def per_layer(self, name: str, layers: int, default: int | None = None) -> list[int]:

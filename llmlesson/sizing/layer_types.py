@@ -35,7 +35,7 @@ def layer_kinds(fields: Fields) -> list[str]:
     if isinstance(listed, str) and listed:
         return _repeated(fields, "layer_types", listed)
     if not isinstance(listed, list):
-        raise LessonError(f"{fields.where}: 'layer_types' must be a list, one name a layer, and it is {listed!r:.60}.")
+        raise LessonError(f"{fields.where}: 'layer_types' must be a list, one name a layer, but it is {listed!r:.60}.")
     layers = _layer_count(fields, len(listed))
     if len(listed) != layers:
         raise LessonError(f"{fields.where}: 'layer_types' lists {len(listed)} layers, and the model has {layers}.")

@@ -80,7 +80,7 @@ def _inner(fields: Fields) -> int:
         return own
     expand = fields.get("expand")  # not always whole: 1.5 · 2,048
     if isinstance(expand, bool) or not isinstance(expand, int | float) or not 0 < expand < MAX_COUNT:
-        raise LessonError(f"{fields.where}: 'expand' must be a number above 0, and it is {expand!r:.60}.")
+        raise LessonError(f"{fields.where}: 'expand' must be a number above 0, but it is {expand!r:.60}.")
     return fields.whole("expand · hidden_size", int(expand * fields.count("hidden_size")))
 
 

@@ -45,7 +45,7 @@ def _number(text: str, name: str, wanted: str) -> float:
 
 def _within(value: float, name: str, least: float, most: float) -> float:
     if value < least:
-        raise LessonError(f"{name} must be at least {least:,}, and it is {value:,g}.".replace("-", "−"))
+        raise LessonError(f"{name} must be at least {least:,}, but it is {value:,g}.".replace("-", "−"))
     if value > most:
-        raise LessonError(f"{name} must be at most {most:,}, and it is {value:,.10g}.")
+        raise LessonError(f"{name} must be at most {most:,}, but it is {value:,.10g}.")
     return value

@@ -117,7 +117,7 @@ def test_longer_than_the_context_is_refused(engine, ids):
         engine.prefill(ids(300))
     with pytest.raises(LessonError, match="1 to 256"):
         engine.new_cache(257)
-    with pytest.raises(LessonError, match="at least 1, and it is 0"):
+    with pytest.raises(LessonError, match="at least 1, but it is 0"):
         engine.new_cache(0)
 
 

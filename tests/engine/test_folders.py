@@ -132,8 +132,8 @@ FOLDERS = {
     "generation": (write("generation_config.json", b"[]"), r"generation_config\.json must hold a JSON object"),
     "tokenizer LFS": (write("tokenizer.json", LFS), r"tokenizer\.json is not valid JSON: it is a Git LFS pointer"),
     "tokenizer cut": (cut("tokenizer.json"), r"tokenizer\.json is not valid JSON: it is cut off"),
-    "tokenizer other": (write("tokenizer.json", {"model": 5}), r"tokenizer\.json is no tokenizer"),
-    "tokenizer model": (edit("tokenizer.json", model={"type": "BPE"}), r"tokenizer\.json is no tokenizer"),
+    "tokenizer other": (write("tokenizer.json", {"model": 5}), r"tokenizer\.json is not a tokenizer"),
+    "tokenizer model": (edit("tokenizer.json", model={"type": "BPE"}), r"tokenizer\.json is not a tokenizer"),
     "added tokens": (edit("tokenizer.json", added_tokens=[1]), r"tokenizer\.json"),
     "settings": (write("tokenizer_config.json", HTML), r"tokenizer_config\.json is not valid JSON: it is a web page"),
     "template": (write("chat_template.jinja", b"\xff\xfe\x00"), r"chat_template\.jinja is not text in UTF-8"),
@@ -164,7 +164,7 @@ FOLDERS = {
     "other name": (lambda f: (f / WHOLE).rename(f / "weights.safetensors"), r"It has weights\.safetensors: rename"),
     "other names": (
         lambda f: save_file({f"base.{name}": tensor for name, tensor in load_file(f / WHOLE).items()}, f / WHOLE),
-        r"are not those of a llama model: they hold 'base\.lm_head\.weight', .*An adapter must be merged",
+        r"are not those of a llama model: they hold 'base\.lm_head\.weight', .*If this is an adapter, merge it",
     ),
     "no tensors": (lambda f: save_file({}, f / WHOLE), "they hold nothing"),
     "nothing": (lambda f: (f / WHOLE).unlink(), r"lacks model\.safetensors"),
@@ -298,7 +298,7 @@ def test_a_head_of_its_own_counts_more_than_the_config(tmp_path, capsys, ids):
     with torch.no_grad():
         expected = AutoModelForCausalLM.from_pretrained(tmp_path)(torch.tensor([prompt])).logits[0]
     torch.testing.assert_close(llmlesson.load(tmp_path).logits(prompt), expected, rtol=1e-4, atol=1e-4)
-    assert "an lm_head with other values" in capsys.readouterr().err
+    assert "an lm_head with different values" in capsys.readouterr().err
 
 
 def test_a_tied_model_that_stores_the_copy_is_tied_without_a_word(tmp_path, capsys):
@@ -316,7 +316,7 @@ def test_a_wrappers_prefix_is_left_out(whole, folder, prefix, capsys, ids):
     save_file({prefix + name: tensor for name, tensor in load_file(folder / WHOLE).items()}, folder / WHOLE)
     prompt = ids(9)
     torch.testing.assert_close(llmlesson.load(folder).logits(prompt), llmlesson.load(whole).logits(prompt))
-    assert f"the tensors are named {prefix}…; that prefix is left out" in capsys.readouterr().err
+    assert f"the names of all tensors begin with {prefix!r}; we ignore that prefix" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

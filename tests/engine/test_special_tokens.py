@@ -111,14 +111,14 @@ def test_generation_ends_wherever_the_end_is_named(tmp_path, plain, name, conten
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("tokenizer_config.json", {"eos_token": 5}, "a token must be a text"),
-        ("tokenizer_config.json", {"eos_token": True}, "a token must be a text"),
-        ("tokenizer_config.json", {"bos_token": {"text": "x"}}, "a token must be a text"),
+        ("tokenizer_config.json", {"eos_token": 5}, "a token must be text"),
+        ("tokenizer_config.json", {"eos_token": True}, "a token must be text"),
+        ("tokenizer_config.json", {"bos_token": {"text": "x"}}, "a token must be text"),
         ("tokenizer_config.json", {"added_tokens_decoder": ["<s>"]}, "must map ids to tokens"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"one": as_token("<s>")}}, "id must be a whole number"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"1": as_token("<s>", lstrip="yes")}}, "true or false"),
         ("tokenizer_config.json", {"extra_special_tokens": "x"}, "must be a list or an object"),
-        ("special_tokens_map.json", {"eos_token": ["x"]}, "a token must be a text"),
+        ("special_tokens_map.json", {"eos_token": ["x"]}, "a token must be text"),
         ("added_tokens.json", {"<x>": None}, "id must be a whole number"),
     ],
 )

@@ -279,7 +279,7 @@ def test_notes_speak_up():
         ({"layer_types": ["full_attention", "sliding_attention"]}, "lacks 'sliding_window'"),
         ({"num_key_value_heads": 3}, "'num_key_value_heads' is 3, which doesn't divide 'num_attention_heads', 8"),
         ({"num_attention_heads": 7, "num_key_value_heads": 7}, "add 'head_dim'"),
-        ({"num_hidden_layers": 0}, "'num_hidden_layers' must be a whole number of at least 1, and it is 0"),
+        ({"num_hidden_layers": 0}, "'num_hidden_layers' must be a whole number of at least 1, but it is 0"),
         ({"num_hidden_layers": "two"}, "not 'two'"),
         ({"num_key_value_heads": [8]}, "lists 1 layers, and the model has 2"),
         ({"model_type": "nemotron_h"}, "needs 'layers_block_type'"),
@@ -295,7 +295,7 @@ def test_bad_config_is_one_sentence(change, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(tokens=0), "tokens must be at least 1, and it is 0"),
+        (dict(tokens=0), "tokens must be at least 1, but it is 0"),
         (dict(tokens=-4), "tokens must be at least 1"),
         (dict(tokens=10**12), "tokens must be at most 1,000,000,000"),
         (dict(tokens=1.5), "tokens must be a whole number"),

@@ -123,7 +123,7 @@ def test_no_number_is_a_message_and_the_answer_stays(calculator, name, typed):
 
 def test_each_impossible_number_has_its_own_message(calculator):
     for name, what in (("context, tokens", "context"), ("batch, sequences", "batch")):
-        for typed, says in (("0", "at least 1, and it is 0."), ("-3", "at least 1, and it is −3.")):
+        for typed, says in (("0", "at least 1, but it is 0."), ("-3", "at least 1, but it is −3.")):
             control(calculator, name).value = typed
             assert problems(calculator) == [f"✗ {what} must be {says}"]
         control(calculator, name).value = "2"

@@ -127,9 +127,9 @@ def test_sampling_settings_change_the_bars_and_the_next_token_only(stepper):
     assert sum(candidate.after > 0 for candidate in stepper._candidates()) <= 3
     assert stepper.session.tokens == tokens
     for name, typed, says in [
-        ("temperature", "-1", "temperature must be at least 0, and it is −1."),
+        ("temperature", "-1", "temperature must be at least 0, but it is −1."),
         ("top-k (0: all)", "2.5", "top-k must be a whole number, not 2.5."),
-        ("top-p (1: all)", "1.1", "top-p must be at most 1, and it is 1.1."),
+        ("top-p (1: all)", "1.1", "top-p must be at most 1, but it is 1.1."),
         ("temperature", "warm", "“warm” is not a number: temperature takes a number such as 0.5."),
     ]:
         before = control(stepper, name).value

@@ -19,9 +19,9 @@ def test_whole_numbers(text, value):
     ("text", "says"),
     [
         ("2.5", "n must be a whole number, not 2.5."),
-        ("0", "n must be at least 1, and it is 0."),
-        ("-3", "n must be at least 1, and it is −3."),
-        ("1,001", "n must be at most 1,000, and it is 1,001."),
+        ("0", "n must be at least 1, but it is 0."),
+        ("-3", "n must be at least 1, but it is −3."),
+        ("1,001", "n must be at most 1,000, but it is 1,001."),
         ("", "The field is empty: n takes a whole number from 1 to 1,000."),
         ("two", "“two” is not a number: n takes a whole number from 1 to 1,000."),
         ("nan", "“nan” is not a number: n takes a whole number from 1 to 1,000."),
@@ -52,7 +52,7 @@ def test_contexts_have_units(text, tokens):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("0", "at least 1, and it is 0"), ("-3", "at least 1, and it is −3"), ("2.5", "whole")]
+    ("text", "says"), [("0", "at least 1, but it is 0"), ("-3", "at least 1, but it is −3"), ("2.5", "whole")]
 )
 def test_contexts_that_cannot_be(text, says):
     with pytest.raises(LessonError, match=says):
@@ -62,5 +62,5 @@ def test_contexts_that_cannot_be(text, says):
 def test_decimals():
     assert typed.decimal("0.7", "temperature", 0) == 0.7
     assert typed.decimal(".5", "top-p", 0, 1) == 0.5
-    with pytest.raises(LessonError, match=r"top-p must be at most 1, and it is 1\.1"):
+    with pytest.raises(LessonError, match=r"top-p must be at most 1, but it is 1\.1"):
         typed.decimal("1.1", "top-p", 0, 1)
