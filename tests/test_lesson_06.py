@@ -99,6 +99,14 @@ def test_copies_take_twice_the_weights(lesson):
     assert 2 <= written / lesson["model"].nbytes < 2.2
 
 
+def test_the_arithmetic_that_shrinks_and_the_arithmetic_that_stays(lesson):
+    of = {n: cost.prefill(replace(lesson["config"], num_key_value_heads=n), tokens=1_000) for n in (9, 3)}
+    saved = of[9].projection_flops - of[3].projection_flops
+    assert f"Of the {of[9].projection_flops / 1e9:.1f} GFLOPs that make queries, keys, values" in PROSE
+    assert f"{saved / 1e9:.1f} are gone with three heads" in PROSE
+    assert of[9].attention_flops == of[3].attention_flops
+
+
 def test_bytes_of_a_step(lesson):
     def nbytes(kv_heads, context):
         return cost.decode(replace(lesson["config"], num_key_value_heads=kv_heads), cached=context)
@@ -123,6 +131,9 @@ def test_the_server():
     assert read[8] / read[32] == pytest.approx(1 / 3, abs=0.02)
     assert (read[8] - read[1]) / 1e9 == pytest.approx(30, abs=1)
     assert llama.num_key_value_heads == 8
+    weights = sizing.model_weights("Llama-3.1-8B")
+    step = cost.decode(llama, cached=8_191, batch=32, dtype=torch.bfloat16)
+    assert step.weight_bytes == 2 * weights.read_per_token < 2 * weights.total  # the two numbers that the cell prints
 
 
 def test_deepseek_and_gemma():
