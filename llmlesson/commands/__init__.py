@@ -9,6 +9,7 @@ COMMANDS = {
     "fetch": "get the default model ahead of time",
     "size": "size a KV cache: how large, why, and whether it fits",
     "serve": "answer over HTTP, as OpenAI's API does, with many requests at once",
+    "loadtest": "put load on a server, and time what its clients get",
     "bench": "measure the engine beside transformers, and against this machine's limits",
     "doctor": "find out why something fails on this machine",
 }

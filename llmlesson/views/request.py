@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from llmlesson.views.markup import band, code, folded, key_over_value, label, note, svg, table, title
+from llmlesson.views.seconds import duration, ticks
 from llmlesson.views.style import css, paint, styled
 from llmlesson.views.text import escape, visible
 
@@ -40,13 +41,13 @@ def waterfall(
     height = AXIS + ROW * len(seconds) + 6
 
     parts = [
-        label(LABEL, 14, f"time: {_ms(total)} in all", 12, bold=True),
+        label(LABEL, 14, f"time: {duration(total)} in all", 12, bold=True),
         label(LABEL + TIME + 32, 14, f"KV cache, K over V: {sizes[-1]:,} bytes", 12, bold=True),
     ]
-    for tick in _ticks(total):
+    for tick in ticks(total):
         x = LABEL + tick * scale
         parts.append(f'<path d="M{x:.1f} {AXIS - 6} V{height - 4}" {paint(stroke="line")}/>')
-        parts.append(label(x, AXIS - 10, _ms(tick), 11, "middle"))
+        parts.append(label(x, AXIS - 10, duration(tick), 11, "middle"))
     added = ["", *_added(sizes[1:])]
     for row, (name, token, start, span) in enumerate(zip(names, tokens, starts, seconds, strict=True)):
         y = AXIS + ROW * row
@@ -57,14 +58,15 @@ def waterfall(
     # Beside the line, in the row of tokenize, on the side where there is room.
     left_of_line = x > LABEL + TIME * 0.6
     where, anchor = (x - 8, "end") if left_of_line else (x + 8, "start")
-    parts.append(label(where, AXIS + 13, f"first token after {_ms(first)}", 12, anchor, bold=True))
+    parts.append(label(where, AXIS + 13, f"first token after {duration(first)}", 12, anchor, bold=True))
     spoken = (
-        f"Time and memory of one request. Tokenize {_ms(tokenize)}, prefill of {prompt_tokens} tokens {_ms(prefill)}, "
-        f"so the first token comes after {_ms(first)}. Then {len(decode)} decode steps, {_ms(sum(decode))} together. "
+        f"Time and memory of one request. Tokenize {duration(tokenize)}, prefill of {prompt_tokens} tokens "
+        f"{duration(prefill)}, so the first token comes after {duration(first)}. Then {len(decode)} decode steps, "
+        f"{duration(sum(decode))} together. "
         f"The KV cache holds {sizes[1]:,} bytes after prefill and {sizes[-1]:,} bytes at the end."
     )
     rows = [
-        (name, _ms(start), _ms(span), code(token), f"{size:,}")
+        (name, duration(start), duration(span), code(token), f"{size:,}")
         for name, token, start, span, size in zip(names, tokens, starts, seconds, sizes, strict=True)
     ]
     return svg(LABEL + TIME + 32 + MEMORY, height, spoken, parts) + folded(
@@ -111,23 +113,6 @@ def _added(sizes: Sequence[int]) -> list[str]:
         else:
             says.append(f"+{step:,}{' each' if even and len(steps) > 1 else ''}" if not even or not index else "")
     return says
-
-
-def _ms(seconds: float) -> str:
-    """A duration to about three digits."""
-    if seconds >= 1:
-        return f"{seconds:.2f} s"
-    ms = 1000 * seconds
-    return f"{ms:.0f} ms" if ms >= 10 or ms == 0 else f"{ms:.1f} ms"
-
-
-def _ticks(total: float) -> list[float]:
-    """Three to six round times from 0 to `total` seconds."""
-    if total <= 0:
-        return [0.0]
-    steps = [m * 10.0**e for e in range(-7, 5) for m in (1, 2, 5)]
-    step = next((later for earlier, later in pairwise(steps) if total / later < 6), steps[-1])
-    return [i * step for i in range(int(total / step) + 1)]
 
 
 def unsent() -> str:
