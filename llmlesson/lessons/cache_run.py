@@ -13,7 +13,11 @@ from torch import Tensor
 from llmlesson.engine.attention import attend
 from llmlesson.engine.engine import Engine
 from llmlesson.errors import LessonError
-from llmlesson.views.cache_work import token_times
+from llmlesson.lessons.exercise import NotAsAsked, NotDone
+from llmlesson.lessons.learners_cache import made_by
+from llmlesson.lessons.report import Failure, Report
+from llmlesson.views.exercise import report_html
+from llmlesson.views.token_times import token_times
 
 WRONG_LOGIT = 0.01  # float32 rounding stays far below
 
@@ -35,9 +39,10 @@ class CacheRun:
     def __repr__(self) -> str:
         count = len(self.token_ids)
         if not self.right:
+            tokens = "the same" if self.same_tokens else "not all the same"
             return (
-                f"✗ Your cache gives other scores than the engine's: off by up to {self.difference:.3g} in {count} "
-                f"tokens. The tokens are {'the same all the same' if self.same_tokens else 'others, too'}."
+                f"✗ In {count} tokens, logits with your cache differ from those with the engine's by up to "
+                f"{self.difference:.3g}. Rounding stays below {WRONG_LOGIT}. The tokens are {tokens}."
             )
         return (
             f"✓ Your cache carried the real model through {count} tokens: the same tokens as with the engine's cache, "
@@ -45,23 +50,36 @@ class CacheRun:
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        verdict = report_html("passed" if self.right else "failed", repr(self), [])
         curves = token_times({"your cache": self.seconds, "the engine's": self.engine_seconds})
-        return {"text/html": f"<p>{self!r}</p>{curves}", "text/plain": repr(self)}
+        return {"text/html": verdict + curves.html, "text/plain": f"{self!r}\n{curves}"}
 
 
-def run_cache(new_cache: Callable[..., Any], engine: Engine, ids: Sequence[int], tokens: int = 31) -> CacheRun:
+def run_cache(new_cache: Callable[..., Any], engine: Engine, ids: Sequence[int], tokens: int = 31) -> CacheRun | Report:
     """Let the engine answer a prompt (ids) twice, side by side: on a learner's cache, and on its own.
 
-    new_cache(kv_heads, head_dim, max_tokens): as in the exercise kv-cache; one is made for each layer. Raises
-    LessonError where the cache fails on the way.
+    new_cache(kv_heads, head_dim, max_tokens): as in the exercise kv-cache; one is made for each layer. Returns a report
+    that it is not done, or that it failed on the way, where it is or did. Raises LessonError for fewer than 2 tokens.
     """
     if tokens < 2:
         raise LessonError(f"tokens is {tokens}: a curve needs at least 2.")
     room = len(ids) + tokens - 1
-    mine, theirs = _Learners(new_cache, engine, room), engine.new_cache(room)
+    try:
+        mine = _Learners(new_cache, engine, room)
+        engine.read(list(ids), engine.new_cache(room))  # a warm-up: the first pass of a length is slower
+        return _run(engine, list(ids), tokens, mine)
+    except NotDone as unfinished:
+        missing = str(unfinished) or "Write your cache in the exercise above, then run this cell again."
+        return Report("the real model on your cache", "new_cache", "not done", missing=missing)
+    except (NotAsAsked, _Failed) as problem:
+        return Report("the real model on your cache", "new_cache", "failed", failure=Failure(problem=str(problem)))
+
+
+def _run(engine: Engine, unread: list[int], tokens: int, mine: _Learners) -> CacheRun:
+    theirs = engine.new_cache(mine.max_tokens)
     made: list[int] = []
     seconds: tuple[list[float], list[float]] = [], []
-    difference, same, unread = 0.0, True, list(ids)
+    difference, same = 0.0, True
     for _ in range(tokens):
         logits = []
         for cache, spent in zip((mine, theirs), seconds, strict=True):
@@ -75,13 +93,17 @@ def run_cache(new_cache: Callable[..., Any], engine: Engine, ids: Sequence[int],
     return CacheRun(made, same, difference, *seconds)
 
 
+class _Failed(Exception):
+    """What went wrong in a learner's cache."""
+
+
 def _read(engine: Engine, ids: list[int], cache: Any) -> Tensor:
     try:
         return engine.read(ids, cache)
     except LessonError:
         raise
     except Exception as error:
-        raise LessonError(
+        raise _Failed(
             f"Your cache failed at position {cache.length} ({type(error).__name__}: {error}). "
             'lessons.check("kv-cache", new_cache) looks at it step by step.'
         ) from error
@@ -93,7 +115,8 @@ class _Learners:
     def __init__(self, new_cache: Callable[..., Any], engine: Engine, max_tokens: int) -> None:
         c = engine.config
         self.owner, self.max_tokens, self.length = engine.model, max_tokens, 0
-        self.layers = [new_cache(c.num_key_value_heads, c.head_dim, max_tokens) for _ in range(c.num_hidden_layers)]
+        sizes = c.num_key_value_heads, c.head_dim, max_tokens
+        self.layers = [made_by(new_cache, *sizes) for _ in range(c.num_hidden_layers)]
         self._device = engine.device
 
     @property

@@ -1,53 +1,9 @@
-"""What the KV cache saves: the time of each token with it and without, and which work is left."""
+"""What the KV cache saves: which work is left for each token of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from llmlesson.views.markup import folded, key_over_value, label, svg, table
+from llmlesson.views.markup import key_over_value, label, svg
 from llmlesson.views.style import paint
-
-LEFT, TOP, WIDTH, HEIGHT, RIGHT = 62, 30, 560, 190, 150  # margins and size of the plot
-# A pass over all tokens again is blue, one over a single token orange; told apart without colour, too.
-STROKES = (("prompt", "", "square"), ("answer", "6 3", "circle"))
-
-
-def token_times(seconds: Mapping[str, Sequence[float]]) -> str:
-    """The seconds that each token of an answer took, a line for each of two ways; HTML with a table below.
-
-    seconds: by name of the way, first the one that reads everything again for each token; as many numbers in each as
-    there are tokens, at least two.
-    Raises ValueError where the numbers of tokens differ.
-    """
-    counts = {len(times) for times in seconds.values()}
-    if len(counts) != 1:
-        raise ValueError(f"the ways have different numbers of tokens: {sorted(counts)}")
-    tokens, most = counts.pop(), max(max(times) for times in seconds.values())
-    x_step, bottom = WIDTH / (tokens - 1), TOP + HEIGHT
-    parts = [label(LEFT, 14, "milliseconds for each token of the answer", 12, bold=True)]
-    for tick in _ticks(1000 * most):
-        y = bottom - HEIGHT * tick / (1000 * most)
-        parts.append(f'<path d="M{LEFT} {y:.1f} H{LEFT + WIDTH}" stroke="currentColor" stroke-opacity=".2"/>')
-        parts.append(label(LEFT - 8, y + 4, f"{tick:,}", 11, "end"))
-    for token in sorted({1, tokens, *range(5, tokens - 2, 5)}):
-        parts.append(label(LEFT + (token - 1) * x_step, bottom + 17, token, 11, "middle"))
-    parts.append(label(LEFT + WIDTH / 2, bottom + 34, "token of the answer", 12, "middle"))
-    ends = []
-    for (name, times), (colour, dash, shape) in zip(seconds.items(), STROKES, strict=False):
-        points = [(LEFT + i * x_step, bottom - HEIGHT * s / most) for i, s in enumerate(times)]
-        path = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        parts.append(f'<path d="M{path}" {paint(stroke=colour, width=2, dash=dash)}/>')
-        parts += [_mark(x, y, colour, shape) for x, y in points]
-        ends.append((points[-1][1], name))
-    for y, name in ends:
-        parts.append(label(LEFT + WIDTH + 10, y + 4, name, 12, bold=True))
-    spoken = "Milliseconds for each token. " + "; ".join(
-        f"{name}: first {1000 * times[0]:,.0f}, last {1000 * times[-1]:,.0f}" for name, times in seconds.items()
-    )
-    rows = [(i + 1, *(f"{1000 * times[i]:,.0f}" for times in seconds.values())) for i in range(tokens)]
-    picture = svg(LEFT + WIDTH + RIGHT, bottom + 42, spoken, parts)
-    return picture + folded("The same as a table, in milliseconds", table(["token", *seconds], rows))
-
 
 CELL, GAP, HEAD = 24, 96, 64  # a cell, the room between the two halves, the room above them
 
@@ -100,15 +56,3 @@ def _cell(x: float, y: float, kind: str) -> str:
         return key_over_value(x, y + 4, size, size - 8, 0.7)
     tall = 17 if kind == "prompt" else 9
     return f'<rect x="{x}" y="{y + (size - tall) / 2:g}" width="{size}" height="{tall}" {paint(kind)}/>'
-
-
-def _mark(x: float, y: float, colour: str, shape: str) -> str:
-    if shape == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" {paint(colour)}/>'
-    return f'<rect x="{x - 2.5:.1f}" y="{y - 2.5:.1f}" width="5" height="5" {paint(colour)}/>'
-
-
-def _ticks(most: float) -> list[int]:
-    """Three to six round numbers from 0 to `most`."""
-    step = next(m * 10**e for e in range(9) for m in (1, 2, 5) if most / (m * 10**e) < 6)
-    return list(range(0, int(most) + 1, step))

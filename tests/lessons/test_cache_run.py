@@ -1,5 +1,7 @@
 """The real model on a learner's cache: a right one gives the engine's scores, a wrong one is told from it."""
 
+import re
+
 import pytest
 
 from llmlesson import LessonError
@@ -29,9 +31,44 @@ def test_swapped_keys_and_values_give_other_scores():
         EXERCISE.solution.replace("return self.keys[:, :end], self.values", "return self.values[:, :end], self.keys")
     )
     assert not found.right
-    assert "✗ Your cache gives other scores" in repr(found)
+    assert "✗ In 3 tokens, logits with your cache differ" in repr(found)
 
 
-def test_a_cache_that_fails_is_named():
-    with pytest.raises(LessonError, match=r"Your cache failed at position 0 \(TypeError"):
-        run(EXERCISE.solution.replace("        return self.keys[:, :end], self.values[:, :end]\n", ""))
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (EXERCISE.stub, "○ the real model on your cache: not done yet. Write your cache in the exercise above"),
+        (
+            EXERCISE.stub.replace("return ...", "return KVCache(kv_heads, head_dim, max_tokens)"),
+            "append is still empty",
+        ),
+    ],
+)
+def test_a_stub_is_not_done(source, message):
+    found = run(source)
+    assert found.status == "not done"
+    assert message in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "message"),
+    [
+        ("        return self.keys[:, :end], self.values[:, :end]\n", "", r"failed at position 0 \(TypeError"),
+        ("return KVCache(kv_heads, head_dim, max_tokens)", "return [max_tokens]", "which has no append"),
+        (
+            "return KVCache(kv_heads, head_dim, max_tokens)",
+            "return KVCache(kv_heads, head_dim, 7)",
+            "ValueError: no room",
+        ),
+    ],
+)
+def test_a_cache_that_fails_is_named_and_stops_nothing(wrong, right, message):
+    assert wrong in EXERCISE.solution
+    found = run(EXERCISE.solution.replace(wrong, right))
+    assert found.status == "failed"
+    assert re.search(message, repr(found))
+
+
+def test_a_curve_of_one_token_is_refused():
+    with pytest.raises(LessonError, match="tokens is 1"):
+        run_cache(EXERCISE.build(EXERCISE.solution), real_engine(), [1], tokens=1)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
 import random
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-
-from llmlesson.lessons.compare import difference, type_in_words
-from llmlesson.lessons.exercise import Case, Exercise, Function, Mistake, NotAsAsked, NotDone, does_nothing
+from llmlesson.lessons.exercise import Case, Exercise, Mistake
+from llmlesson.lessons.learners_cache import COPIED, SECOND, TOO_MUCH, expected, run
 
 STUB = '''
 class KVCache:
@@ -100,6 +92,8 @@ WRITE = """        self.keys[:, self.length : end] = k
 RANGE = """        if not 0 <= length <= self.length:
             raise ValueError(f"can't truncate {self.length} positions to {length}")
 """
+CUT_OFF = """        self.keys, self.values = self.keys[:, :length], self.values[:, :length]
+"""
 CUT_TO_FIT = (
     """        end = min(end, self.keys.shape[1])
         k, v = k[:, : end - self.length], v[:, : end - self.length]
@@ -118,12 +112,6 @@ WRITTEN_BACK = """        joined = torch.cat((self.keys[:, : self.length], k), d
 """
 
 RETURN = "return self.keys[:, :end], self.values[:, :end]"
-COPIED = (
-    "The values are right, but what is in the cache was copied for new tokens. Take the memory once, in __init__, "
-    "write into it, and return slices: a slice is a view."
-)
-TOO_MUCH = "The values are right, but the cache takes too much memory. K and V of max_tokens positions are"
-
 MISTAKES = (
     Mistake(
         SOLUTION.replace(ROOM, ""),
@@ -211,6 +199,44 @@ MISTAKES = (
     ),
     Mistake(SOLUTION.replace("self.length", "self.size"), says="The cache has no number `length`"),
     Mistake(
+        SOLUTION.replace("        self.values = torch.zeros(kv_heads, max_tokens, head_dim)\n", "").replace(
+            "self.keys = torch", "self.keys = self.values = torch"
+        ),
+        "V is also found where K should be: a = b = torch.zeros(…) makes one tensor with two names.",
+    ),
+    Mistake(
+        SOLUTION.replace("        self.length = length\n", "        self.length = length\n" + CUT_OFF),
+        "truncate cut off the memory as well, and now there is no room behind what stayed. Set the number only.",
+    ),
+    Mistake(
+        SOLUTION.replace(RANGE, "").replace(
+            "self.length = length\n", "self.length = max(0, min(length, self.length))\n"
+        ),
+        "truncate takes a length that isn't there, and quietly makes another of it. Whoever asked for that has "
+        "miscounted: raise ValueError.",
+    ),
+    Mistake(
+        SOLUTION.replace("if not 0 <= length <=", "if not 0 <= length <"),
+        "truncate refuses the length that the cache has. To forget nothing is allowed.",
+    ),
+    Mistake(
+        SOLUTION.replace("if not 0 <= length <=", "if not 0 < length <="),
+        "truncate refuses 0. To forget everything is allowed: that is an empty cache.",
+    ),
+    Mistake(
+        SOLUTION.replace(ROOM, "        assert end <= self.keys.shape[1]\n"), says="was refused with AssertionError."
+    ),
+    Mistake(
+        SOLUTION.replace('raise ValueError(f"no room', 'return print(f"no room'),
+        says="The new positions don't fit, and append returned None",
+    ),
+    Mistake(
+        SOLUTION.replace("def new_cache", "@functools.cache\ndef new_cache").replace(
+            "import torch", "import functools\nimport torch"
+        ),
+        says="new_cache was called twice, and both caches use the same memory",
+    ),
+    Mistake(
         SOLUTION.replace("torch.zeros(kv_heads", "torch.ones(kv_heads").replace(
             "head_dim)", "head_dim, dtype=torch.float64)"
         ),
@@ -228,128 +254,6 @@ MISTAKES = (
 )
 
 
-def run(function: Function, kv_heads: int, head_dim: int, max_tokens: int, operations: Sequence[str]) -> list[Any]:
-    """What each operation, such as "append 3" or "truncate 2", leads to. The n-th token's K is n and its V is -n.
-
-    Heads and dimensions differ behind the point: token 1 has the K 1.23 in head 2, dimension 3.
-    """
-    try:
-        with Made() as made:
-            cache = function(kv_heads, head_dim, max_tokens)
-    except NotDone as unfinished:
-        raise NotDone(str(unfinished) or _what_is_missing(function)) from None
-    append = getattr(type(cache), "append", None)
-    if append is None:
-        problem = f"new_cache returned {type_in_words(cache)}, which has no append. It returns a KVCache."
-        raise NotAsAsked(problem, cache)
-    if does_nothing(append):
-        raise NotDone("append is still empty: write it, and run the cell again.")
-    if not isinstance(getattr(cache, "length", None), int):
-        raise NotAsAsked("The cache has no number `length`: set self.length = 0 in __init__, and keep it up to date.")
-    cache = copy.deepcopy(cache)  # a fresh one, whoever else holds it
-    results: list[Any] = []
-    returned: list[Tensor] = []
-    count, complaint = 0, ""
-    for operation in operations:
-        name, number = operation.split()
-        before = cache.length
-        try:
-            if name == "truncate":
-                cache.truncate(int(number))
-                results.append((operation, cache.length))
-                continue
-            k = tokens(kv_heads, head_dim, range(count + 1, count + 1 + int(number)))
-            count += int(number)
-            v = -k
-            with Made() as meanwhile:
-                keys, values = _pair(cache.append(k, v))
-            results.append((operation, cache.length, keys.clone(), values.clone()))
-            returned += [keys, values]
-            if meanwhile.largest > max(2 * k.numel(), max_tokens):
-                complaint = COPIED
-        except ValueError:
-            results.append((operation, "refused", "unchanged" if cache.length == before else "but length changed"))
-    if len({tensor.untyped_storage().data_ptr() for tensor in returned}) > 2:
-        complaint = COPIED
-    needed = 2 * kv_heads * max_tokens * head_dim
-    if made.numbers > needed + 2 * max_tokens + 16:  # a few numbers for something else do no harm
-        complaint = complaint or f"{TOO_MUCH} {needed:,} numbers, and memory for {made.numbers:,} was taken."
-    if complaint and difference(expected(kv_heads, head_dim, max_tokens, operations), results, 1e-4) is None:
-        raise NotAsAsked(complaint, results)
-    return results
-
-
-class Made(TorchDispatchMode):
-    """Notes how many numbers the memory holds that is taken meanwhile, and the largest tensor; views take none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
-        self._storages: dict[int, Tensor] = {}  # kept, so that no address is used twice
-
-    @property
-    def numbers(self) -> int:
-        return sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in self._storages.values())
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        given = {t.untyped_storage().data_ptr() for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor) and tensor.untyped_storage().data_ptr() not in given:
-                self.largest = max(self.largest, tensor.numel())
-                self._storages[tensor.untyped_storage().data_ptr()] = tensor
-        return result
-
-
-def _pair(returned: Any) -> list[Tensor]:
-    if isinstance(returned, (list, tuple)) and len(returned) == 2 and all(isinstance(t, Tensor) for t in returned):
-        return list(returned)
-    raise NotAsAsked(
-        f"append returned {type_in_words(returned)}. It returns two tensors: all keys so far, and all values so far.",
-        returned,
-    )
-
-
-def _what_is_missing(function: Any) -> str:
-    """Where the class is written and new_cache isn't."""
-    cls = getattr(inspect.unwrap(function), "__globals__", {}).get("KVCache")
-    if cls is None or does_nothing(getattr(cls, "append", None)):
-        return ""
-    return (
-        "Your class KVCache is there, but new_cache still returns `...`: let it return "
-        "KVCache(kv_heads, head_dim, max_tokens)."
-    )
-
-
-def tokens(kv_heads: int, head_dim: int, numbers: Sequence[int]) -> Tensor:
-    """K of the tokens with these numbers, [kv_heads, T, D]."""
-    heads, dims = torch.arange(kv_heads) / 10, torch.arange(head_dim) / 100
-    return torch.tensor(list(numbers), dtype=torch.float32)[None, :, None] + heads[:, None, None] + dims
-
-
-def expected(kv_heads: int, head_dim: int, max_tokens: int, operations: Sequence[str]) -> list[Any]:
-    """The same by another way: a list of the numbers of the tokens that are in the cache."""
-    inside: list[int] = []
-    results: list[Any] = []
-    made = 0
-    for operation in operations:
-        name, number = operation.split()
-        if name == "truncate":
-            fits = 0 <= int(number) <= len(inside)
-            inside = inside[: int(number)] if fits else inside
-            results.append((operation, len(inside)) if fits else (operation, "refused", "unchanged"))
-            continue
-        new = list(range(made + 1, made + 1 + int(number)))
-        made += int(number)
-        if len(inside) + len(new) > max_tokens:
-            results.append((operation, "refused", "unchanged"))
-            continue
-        inside = inside + new
-        keys = tokens(kv_heads, head_dim, inside)
-        results.append((operation, len(inside), keys, -keys))
-    return results
-
-
 def cases(rng: random.Random) -> Iterator[Case]:
     for operations in (
         ["append 2"],
@@ -359,6 +263,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
         ["append 2", "append 3", "append 1"],
         ["append 3", "truncate 1", "append 2"],
         ["append 2", "truncate 3"],
+        ["append 2", "truncate 2", "append 2"],
         ["append 2", "truncate -1", "truncate 0", "append 1"],
     ):
         yield Case((1, 1, 4, operations), expected(1, 1, 4, operations))
@@ -371,6 +276,8 @@ def cases(rng: random.Random) -> Iterator[Case]:
                 f"append {rng.randrange(1, most)}" if rng.random() < 0.7 else f"truncate {rng.randrange(-1, 9)}"
             )
         yield Case((*sizes, operations), expected(*sizes, operations), origin="random")
+    operations = [SECOND, "append 2"]
+    yield Case((1, 2, 3, operations), expected(1, 2, 3, operations), origin="random")
 
 
 EXERCISE = Exercise(

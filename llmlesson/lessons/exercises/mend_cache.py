@@ -113,6 +113,58 @@ MISTAKES = (
         "Only the new K and V are returned. The cache is what was there and what is new.",
     ),
     Mistake(
+        SOLUTION.replace("torch.arange(old, old + new)", "torch.arange(old - 1, old + new - 1)"),
+        "Positions are one too low behind a cache. The old ones are 0 to old - 1, so the first new token is at `old`.",
+    ),
+    Mistake(
+        SOLUTION.replace("old, new = keys.shape[1]", "old, new = len(keys)")
+        .replace(".tril(old)", ".tril(keys.shape[1])")
+        .replace("old + new, dtype", "keys.shape[1] + new, dtype"),
+        "Positions begin at len(keys), which is the number of heads. How many are in the cache is keys.shape[1].",
+    ),
+    Mistake(
+        SOLUTION.replace("    q, turned = turn(q, positions), turn(k, positions)", "    turned = turn(k, positions)"),
+        "Q isn't turned. Query and key are each turned to their own position: then their product depends on the "
+        "distance.",
+    ),
+    Mistake(
+        SOLUTION.replace("turn(q, positions), ", "turn(q, torch.arange(new)), "),
+        "The new keys are turned to the right positions, and the queries still to 0, 1, …",
+    ),
+    Mistake(
+        SOLUTION.replace("turn(k, positions)", "turn(k, torch.arange(new))"),
+        "The queries are turned to the right positions, and the new keys still to 0, 1, …",
+    ),
+    Mistake(
+        SOLUTION.replace("scores.masked_fill(~visible, -torch.inf)", "(scores * visible)"),
+        "A hidden key gets the score 0, which is a score like others: it still has a share. Minus infinity has none.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)", "scores.softmax(dim=-1) * visible"
+        ),
+        "The hidden keys are taken out after softmax, so that the shares of the others don't add up to 1.",
+    ),
+    Mistake(
+        SOLUTION.replace("softmax(dim=-1)", "softmax(dim=-2)"),
+        "softmax goes over the queries. The shares of one query, over all keys, add up to 1: dim=-1.",
+    ),
+    Mistake(SOLUTION.replace("** 0.5", ""), "The scores are divided by D, not by its square root."),
+    Mistake(
+        SOLUTION.replace("return attended, all_keys, all_values", "return attended, all_values, all_keys"),
+        "K and V of the cache come back in the wrong order.",
+    ),
+    Mistake(
+        SOLUTION.replace("group = len(q) // len(keys)", "group = 3"),
+        "Three query heads for each KV head are this model's number. Others have another: len(q) // len(keys).",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "return attended, all_keys, all_values", "return attended, all_keys[:, -64:], all_values[:, -64:]"
+        ),
+        "The oldest positions are dropped once there are many. This model's layers look at all of them.",
+    ),
+    Mistake(
         SOLUTION.replace("-torch.inf", "-50.0"),
         "A hidden key gets the score -50. Next to scores that are lower still it wins: minus infinity never does.",
     ),
@@ -172,6 +224,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield case(generator, (1, 1, 2), 0, 3, "fixed", "The cache is empty: this is a prompt.")
     yield case(generator, (2, 2, 2), 0, 3, "fixed", "Queries and keys are large here, and so are the scores.", 20.0)
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
+    yield case(generator, (1, 1, 2), 100, 2, "random", "The cache is long here.")
     for _ in range(8):
         sizes = rng.choice((1, 2, 3)), rng.choice((1, 2, 3)), rng.choice((1, 2))
         yield case(generator, sizes, rng.randrange(6), rng.randrange(1, 5), "random")
