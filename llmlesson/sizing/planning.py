@@ -24,12 +24,25 @@ RESERVE_PERCENT = 10
 
 @dataclass(frozen=True)
 class Gpu:
-    """A card. `memory_nbytes` is what its driver reports; `bandwidth` the vendor's bytes a second."""
+    """A card. `memory_nbytes` is what its driver reports; the other two are the vendor's peaks.
+
+    bandwidth: bytes a second. flops: a second, dense products of 16-bit floats.
+    """
 
     name: str
     memory_nbytes: int
     bandwidth: int
+    flops: float
     source: str
+
+    @property
+    def critical_batch(self) -> float:
+        """FLOPs that it computes while it reads a byte.
+
+        So many tokens a step needs before arithmetic is its limit, with weights of 16 bits (2 bytes read, 2 FLOPs for
+        each token) and nothing else to read.
+        """
+        return self.flops / self.bandwidth
 
 
 @cache
@@ -37,7 +50,9 @@ def gpu_table() -> dict[str, Gpu]:
     """The cards that planning knows, smallest first."""
     text = files("llmlesson.sizing").joinpath("data/gpus.json").read_text("utf-8")
     return {
-        name: Gpu(name, row["memory_mib"] * 2**20, row["bandwidth_gb_s"] * 10**9, row["source"])
+        name: Gpu(
+            name, row["memory_mib"] * 2**20, row["bandwidth_gb_s"] * 10**9, row["tflops_16_bit"] * 1e12, row["source"]
+        )
         for name, row in json.loads(text)["gpus"].items()
     }
 
