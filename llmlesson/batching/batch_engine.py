@@ -22,6 +22,12 @@ from llmlesson.errors import LessonError
 # Tokens that each running request has room for, on average, where the number of blocks isn't given.
 DEFAULT_ROOM = 1024
 
+NO_TOKEN = -1
+NO_SCORES = (
+    "The model's scores for the next token are NaN or infinite, so this request has ended. If the model runs in "
+    'float16, load it with dtype="float32" or "bfloat16"; otherwise its weights are damaged.'
+)
+
 
 class BatchEngine:
     """An engine for many requests at once, with one paged KV cache for all.
@@ -88,7 +94,8 @@ class BatchEngine:
     def step(self) -> StepReport:
         """One forward pass, with a share for each request that the scheduler chose. Without work, an empty report.
 
-        If the pass fails, no request has changed, and the next step is the same one again.
+        If the pass fails, no request has changed, and the next step repeats it. A request whose scores are NaN or
+        infinite ends alone, with the finish_reason "error", and is in `failed` of the report.
         """
         if not self._stepping.acquire(blocking=False):
             raise LessonError("Another thread makes the steps of this batch. One must make them all; add and cancel.")
@@ -100,8 +107,8 @@ class BatchEngine:
                 plan = self.scheduler.plan()
             tokens = self._run(plan) if plan.shares else []
             with self._lock:
-                steps = self._settle(plan, tokens, started)
-                return StepReport.of(self.scheduler, plan, time.perf_counter() - started, steps)
+                steps, failed = self._settle(plan, tokens, started)
+                return StepReport.of(self.scheduler, plan, time.perf_counter() - started, steps, failed)
         finally:
             self._stepping.release()
 
@@ -114,7 +121,10 @@ class BatchEngine:
         chat: bool = True,
         salt: str = "",
     ) -> Iterator[Step]:
-        """Answer one prompt, one Step at a time, while all others go on too. Whoever stops early cancels it."""
+        """Answer one prompt, one Step at a time, while all others go on too. If you stop early, it is cancelled.
+
+        Raises LessonError while it runs if the model's scores are NaN or infinite.
+        """
         request = self.engine.request(prompt, max_new_tokens, sampling, stop, chat)
         steps = self._steps_of(request, salt)
         next(steps)  # it is in the queue now; from here on closing the stream cancels it, also before the first step
@@ -168,7 +178,7 @@ class BatchEngine:
             self.scheduler.add(request, most, salt)
 
     def _run(self, plan: Plan) -> list[int]:
-        """The forward pass. Returns a token for each share that chooses one, in order."""
+        """The forward pass. Returns a token for each share that chooses one, in order; NO_TOKEN if it can't."""
         device = self.engine.device
         ids = [token for share in plan.shares for token in _tokens(share)]
         step = self.cache.step([Span(share.table, share.start, share.count) for share in plan.shares])
@@ -181,14 +191,25 @@ class BatchEngine:
         if not choosing:
             return []
         logits = self.engine.model.logits(x[torch.tensor([row for row, _ in choosing], device=device)])  # [C, V]
+        usable = logits.amax(dim=-1).isfinite()  # [C]; the maximum of a row with a NaN is NaN
+        logits = logits.masked_fill(~usable[:, None], 0)  # so that choosing doesn't raise and stop all the others
         chosen = [request.choose(scores) for (_, request), scores in zip(choosing, logits, strict=True)]
-        return torch.stack(chosen).tolist()  # one wait for all of them
+        return torch.stack(chosen).where(usable, NO_TOKEN).tolist()  # one wait for all of them
 
-    def _settle(self, plan: Plan, tokens: Sequence[int], started: float) -> dict[Request, Step]:
+    def _settle(
+        self, plan: Plan, tokens: Sequence[int], started: float
+    ) -> tuple[dict[Request, Step], tuple[Request, ...]]:
+        """(The step of each request that got a token; the requests that failed)."""
         steps: dict[Request, Step] = {}
+        failed: list[Request] = []
         choosing = [share for share in plan.shares if share.chooses]
         for share, token in zip(choosing, tokens, strict=True):
             if share.request in self.scheduler:  # not cancelled while the model ran
+                if token == NO_TOKEN:
+                    share.request.finish_reason = "error"
+                    self.scheduler.cancel(share.request)
+                    failed.append(share.request)
+                    continue
                 steps[share.request] = replace(
                     share.request.accept(token),
                     seconds=time.perf_counter() - started,
@@ -198,7 +219,7 @@ class BatchEngine:
                 if share.request in self._inboxes:
                     self._inboxes[share.request].append(steps[share.request])
         self.scheduler.settle(plan)
-        return steps
+        return steps, tuple(failed)
 
     def _steps_of(self, request: Request, salt: str) -> Iterator[Step | None]:
         """First None, once the request is in the queue; then its steps."""
@@ -211,6 +232,8 @@ class BatchEngine:
                     yield inbox.popleft()
                 else:
                     self.step()
+            if request.finish_reason == "error":
+                raise LessonError(NO_SCORES)
         finally:
             self.cancel(request)
             del self._inboxes[request]

@@ -20,16 +20,24 @@ class StepReport:
     blocks_in_use: int  # blocks that running requests hold
     tokens_in_cache: int  # of running requests, those whose K and V are there; what two of them share counts twice
     waiting: int  # requests without blocks
-    steps: Mapping[Any, Any] = field(
-        default_factory=dict
-    )  # the Step of each request that got a token, if not simulated
+    # The Step of each request that got a token; empty in a simulation.
+    steps: Mapping[Any, Any] = field(default_factory=dict)
+    failed: tuple[Any, ...] = ()  # requests that ended because their scores were NaN or infinite
 
     @classmethod
-    def of(cls, scheduler: Scheduler, plan: Plan, seconds: float, steps: Mapping[Any, Any] | None = None) -> StepReport:
-        """To be made after `settle`."""
+    def of(
+        cls,
+        scheduler: Scheduler,
+        plan: Plan,
+        seconds: float,
+        steps: Mapping[Any, Any] | None = None,
+        failed: tuple[Any, ...] = (),
+    ) -> StepReport:
+        """Make a report after `settle`."""
         pool = scheduler.pool
         computed = sum(scheduler.progress(request).computed for request in scheduler.running)
-        return cls(plan, seconds, pool.num_blocks - pool.num_free, computed, len(scheduler.waiting), steps or {})
+        in_use = pool.num_blocks - pool.num_free
+        return cls(plan, seconds, in_use, computed, len(scheduler.waiting), steps or {}, failed)
 
     @property
     def preempted(self) -> tuple[Any, ...]:

@@ -53,7 +53,7 @@ class Generation:
 
     text: str
     token_ids: list[int]  # with the end-of-sequence token, if it ended with one
-    finish_reason: str  # "eos" | "stop" | "length" | "cache_full"; from a batch also "cancelled"
+    finish_reason: str  # "eos" | "stop" | "length" | "cache_full"; from a batch also "cancelled" | "error"
     timings: Timings
     prompt_ids: list[int] = field(repr=False)
     cache: KVCache | None = field(repr=False)  # None from a batch, which shares its cache

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llmlesson.batching.batch_engine import BatchEngine
+from llmlesson.batching.batch_engine import NO_SCORES, BatchEngine
 from llmlesson.engine import Request, Sampling
+from llmlesson.errors import LessonError
 from llmlesson.server.protocol import CHAT, ApiError, Call
 
 
@@ -56,7 +57,8 @@ class BatchBackend:
         self.batch.cancel(request)
 
     def step(self) -> Mapping[Any, Any]:
-        return self.batch.step().steps
+        report = self.batch.step()
+        return {**report.steps, **dict.fromkeys(report.failed, LessonError(NO_SCORES))}
 
     def __len__(self) -> int:
         return len(self.batch)

@@ -27,7 +27,7 @@ class Backend(Protocol):
         """End a request; no matter if it has ended."""
 
     def step(self) -> Mapping[Any, Any]:
-        """One step: for each request that got a token, its Step (with `text` and `finish_reason`)."""
+        """One step: each request that got a token, with its Step; each that failed, with an exception."""
 
     def __len__(self) -> int:
         """Requests that have not ended."""
@@ -110,12 +110,14 @@ class Worker:
                 continue
             now = time.perf_counter()
             for request, step in steps.items():
+                failed = isinstance(step, Exception)
                 with self._changed:
                     job = self._jobs.get(request)
-                    if job and step.finish_reason:
+                    if job and (failed or step.finish_reason):
                         del self._jobs[request]
-                if job:
+                if job and not failed:
                     job.tokens_at.append(now)
+                if job:
                     job.tell(job, step)
 
     def _fail(self, error: Exception) -> None:

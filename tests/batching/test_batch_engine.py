@@ -250,6 +250,41 @@ def test_after_a_failed_step_nothing_is_lost(engine, monkeypatch):
         assert request.token_ids == engine.generate(ids(seed, 6), 12).token_ids
 
 
+@pytest.mark.parametrize("damage", [float("nan"), float("inf")])
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=1.0, seed=0)], ids=["greedy", "sampled"])
+def test_scores_that_are_no_numbers_end_their_request_alone(engine, monkeypatch, damage, sampling):
+    alone = [engine.generate(ids(seed, 6), 8, sampling).token_ids for seed in range(3)]
+    logits = engine.model.logits
+
+    def damaged(x):
+        scores = logits(x)
+        if len(scores) == 3:  # all three choose a token
+            scores[1, 7] = damage
+        return scores
+
+    batch = BatchEngine(engine, 24, 4)
+    monkeypatch.setattr(engine.model, "logits", damaged)
+    requests = [batch.add(ids(seed, 6), 8, sampling) for seed in range(3)]
+    report = batch.step()
+    assert report.failed == (requests[1],)
+    assert list(report.steps) == [requests[0], requests[2]]
+    assert (requests[1].finish_reason, requests[1].token_ids) == ("error", [])
+    finish(batch)
+    assert [request.token_ids for request in requests] == [alone[0], [], alone[2]]
+    # Nothing that was computed for it is found by a later request with the same prompt.
+    monkeypatch.undo()
+    assert batch.generate([ids(1, 6)], 8, sampling)[0].token_ids == alone[1]
+
+
+def test_a_stream_of_scores_that_are_no_numbers_raises(engine, monkeypatch):
+    batch = BatchEngine(engine, 24, 4)
+    monkeypatch.setattr(engine.model, "logits", lambda x: torch.full((len(x), 131), float("nan")))
+    with pytest.raises(LessonError, match="NaN or infinite"):
+        list(batch.stream(ids(0, 6), 8))
+    assert batch.generate([ids(0, 6)], 8)[0].finish_reason == "error"
+    finish(batch)
+
+
 # Threads
 
 

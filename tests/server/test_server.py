@@ -304,6 +304,18 @@ def test_an_engine_that_fails_is_no_clean_end(server, batch):
     assert httpx.post(server.url + CHAT, json=GREEDY, trust_env=False).status_code == 200
 
 
+def test_scores_that_are_no_numbers_are_an_error_of_their_request_alone(server, engine, monkeypatch):
+    monkeypatch.setattr(engine.model, "logits", lambda x: x.new_full((len(x), engine.config.vocab_size), float("nan")))
+    body = {"messages": MESSAGES, "max_tokens": 3, "temperature": 1}
+    response = httpx.post(server.url + CHAT, json=body, trust_env=False, timeout=60)
+    assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
+    assert "NaN or infinite" in response.json()["error"]["message"]
+    *_, error, done = events(httpx.post(server.url + CHAT, json={**body, "stream": True}, trust_env=False, timeout=60))
+    assert ("NaN" in error["error"]["message"], done) == (True, "[DONE]")
+    monkeypatch.undo()
+    assert httpx.post(server.url + CHAT, json=GREEDY, trust_env=False).status_code == 200
+
+
 def test_draining_lets_those_that_run_end(paced):
     server = paced(0.03)
     body = {"messages": MESSAGES, "max_tokens": 20, "stream": True}
