@@ -1,0 +1,37 @@
+"""Runs a program, and ends it with whoever started both: `python keeper.py PROGRAM ARGUMENT...`.
+
+For programs that don't watch their standard input themselves (see `replica`). The keeper waits for the end of its own
+input, which comes when the process at the other end closes it or dies. On Linux the program ends with the keeper too,
+should someone kill that. Imports the standard library only, and runs as a file, so that it starts quickly.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+
+def _die_with_the_keeper() -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
+
+
+def main() -> None:
+    posix = {"preexec_fn": _die_with_the_keeper} if os.name == "posix" else {}
+    program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, **posix)  # type: ignore[call-overload]
+
+    def wait_for_the_end() -> None:
+        sys.stdin.buffer.read()
+        program.kill()
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
+    os._exit(program.wait() & 0xFF)
+
+
+if __name__ == "__main__":
+    main()
