@@ -144,6 +144,7 @@ WHERE = {
     "02": ("Prefill",),
     "02b": ("Prefill",),
     "03": ("Decode",),
+    "03b": ("Decode",),
     "04": ("Prefill", "Decode"),
     "05": ("Prefill", "Decode"),
     "06": ("Prefill", "Decode"),

@@ -25,25 +25,35 @@ def question(text: str, choices: Sequence[str] | None, unit: str = "", answer: A
     return _box(ASKED, parts)
 
 
-def outcome(text: str, truth: Answer, reason: str = "", unit: str = "", answer: Answer | None = None) -> str:
-    """The truth beside the prediction; folded, so as to spoil nothing, where nobody has predicted yet. HTML."""
-    result = _line(f"<strong>Measured: <bdi>{shown(truth, unit)}</bdi>.</strong> {escape(reason)}")
+def outcome(
+    text: str,
+    truth: Answer,
+    reason: str = "",
+    unit: str = "",
+    answer: Answer | None = None,
+    how: str = "measured",
+) -> str:
+    """The truth beside the prediction; folded, so as to spoil nothing, where nobody has predicted yet. HTML.
+
+    how: "measured", or "computed" for what no machine in the room has done.
+    """
+    result = _line(f"<strong>{how.capitalize()}: <bdi>{shown(truth, unit)}</bdi>.</strong> {escape(reason)}")
     parts = [_line(escape(text))]
     if answer is None:
         parts.append(_line("You made no prediction, which is fine."))
-        parts.append(f"<details><summary>Show what was measured</summary>{result}</details>")
+        parts.append(f"<details><summary>Show what was {how}</summary>{result}</details>")
     else:
-        parts.append(_line(f"You predicted: <bdi>{shown(answer, unit)}</bdi> ({verdict(truth, answer)})"))
+        parts.append(_line(f"You predicted: <bdi>{shown(answer, unit)}</bdi> ({verdict(truth, answer, how)})"))
         parts.append(result)
     return _box(MEASURED, parts)
 
 
-def verdict(truth: Answer, answer: Answer) -> str:
+def verdict(truth: Answer, answer: Answer, how: str = "measured") -> str:
     """How the prediction compares, in a few words."""
     if truth == answer:
-        return "✓ as measured"
+        return f"✓ as {how}"
     if isinstance(truth, str) or isinstance(answer, str):
-        return "✗ not what was measured"
+        return f"✗ not what was {how}"
     if truth > 0 and answer > 0:
         factor = max(truth / answer, answer / truth)
         size = f"{factor:,.0f} times" if factor >= 10 else f"{factor:.1f} times" if factor >= 1.1 else "a little"

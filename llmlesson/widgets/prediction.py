@@ -32,6 +32,7 @@ class PredictionSession:
         self.unit = unit
         self.answer: Answer | None = None
         self.truth: Answer | None = None
+        self.how = "measured"
         self.reason = ""
         self._watchers: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
 
@@ -53,9 +54,10 @@ class PredictionSession:
         """Whether it is too late for another answer."""
         return self.answer is not None and self.truth is not None
 
-    def reveal(self, truth: Answer, reason: str = "") -> None:
+    def reveal(self, truth: Answer, reason: str = "", computed: bool = False) -> None:
         """Say what came out. Raises LessonError for a truth that could not have been predicted."""
         self.truth, self.reason = self._checked(truth), reason
+        self.how = "computed" if computed else "measured"
         self._changed()
 
     def watch(self, role: str, changed: Callable[[], None], close: Callable[[], None]) -> None:
@@ -133,12 +135,13 @@ class Prediction:
         """The same as a click. Raises LessonError for what is no possible answer."""
         self.session.predict(answer)
 
-    def reveal(self, truth: Answer, reason: str = "") -> Outcome:
-        """What to show once it is measured: the truth beside the prediction, folded where there is none yet.
+    def reveal(self, truth: Answer, reason: str = "", computed: bool = False) -> Outcome:
+        """What to show once it is known: the truth beside the prediction, folded where there is none yet.
 
-        truth: one of the choices, or a number. Raises LessonError for anything else.
+        truth: one of the choices, or a number. computed: it was worked out, for another machine say, and not measured.
+        Raises LessonError for a truth that could not have been predicted.
         """
-        self.session.reveal(truth, reason)
+        self.session.reveal(truth, reason, computed)
         return Outcome(self.session, truth, reason)
 
     @property
@@ -156,7 +159,7 @@ class Prediction:
         asked = view.question(s.question, s.choices, s.unit, s.answer)
         if s.truth is None:
             return asked
-        return asked + view.outcome(s.question, s.truth, s.reason, s.unit, s.answer)
+        return asked + view.outcome(s.question, s.truth, s.reason, s.unit, s.answer, s.how)
 
     def close(self) -> None:
         """Take the widget away. The answer stays."""
@@ -244,7 +247,7 @@ class Outcome:
 
     def to_html(self) -> str:
         s = self.session
-        return view.outcome(s.question, self.truth, self.reason, s.unit, s.answer)
+        return view.outcome(s.question, self.truth, self.reason, s.unit, s.answer, s.how)
 
     def close(self) -> None:
         if self._ui is not None:
@@ -259,5 +262,5 @@ class Outcome:
         self._ui = None
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        plain = f"Measured: {view.plain(self.truth, self.session.unit)}. {self.reason}".rstrip()
+        plain = f"{self.session.how.capitalize()}: {view.plain(self.truth, self.session.unit)}. {self.reason}".rstrip()
         return {**live(self.ui), "text/html": self.to_html(), "text/plain": plain}

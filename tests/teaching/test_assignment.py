@@ -117,7 +117,7 @@ def test_what_is_there_is_not_overwritten(course, capsys):
 
 def test_a_lesson_without_exercises_is_named_and_nothing_is_written(tmp_path, capsys):
     assert assignment.main([str(tmp_path), "03", "99"]) == 1
-    assert "No lesson with exercises: 99. They are: 00, 01, 02, 02b, 03" in capsys.readouterr().err
+    assert "No lesson with exercises: 99. They are: 00, 01, 02, 02b, 03, 03b" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

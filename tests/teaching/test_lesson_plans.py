@@ -11,6 +11,7 @@ from llmlesson.lessons.exercise import exercise_names, find_exercise
 
 SIGNS = COMMENTS.values()  # what is shown in place of a collapsed source
 SAME_EVERYWHERE = "nbval-check-output"
+KNOWN = ("Measured: ", "Computed: ")  # what begins an answer
 
 
 def plain(text):
@@ -29,12 +30,12 @@ def predictions(lesson):
     for cell in cells(lesson):
         source = "".join(cell["source"])
         shown = list(outputs(cell))
-        for answer in (text for text in shown if text.startswith("Measured: ")):
+        for answer in (text for text in shown if text.startswith(KNOWN)):
             found.append((open_questions.pop(0), answer, SAME_EVERYWHERE in cell["metadata"].get("tags", ())))
         if (
             ".reveal(" in source
             and "def " not in source.partition(".reveal(")[2]
-            and not any(text.startswith("Measured: ") for text in shown)
+            and not any(text.startswith(KNOWN) for text in shown)
         ):
             found.append((open_questions.pop(0), None, False))
         open_questions += [text[9:].split("\n")[0] for text in shown if text.startswith("Predict. ")]
@@ -69,7 +70,7 @@ def test_every_prediction_stands_in_the_plan_with_its_true_answer(lesson):
     for (_, given, means), (_, stored, everywhere) in zip(rows, predictions(lesson), strict=True):
         assert given.startswith("† ") != everywhere, "† marks what may differ from machine to machine"
         if stored:
-            assert re.match(rf"Measured: {re.escape(plain(given.removeprefix('† ')))}\b", plain(stored))
+            assert re.match(rf"(Measured|Computed): {re.escape(plain(given.removeprefix('† ')))}\b", plain(stored))
         else:
             assert "measured on the spot" in given
         assert means

@@ -145,6 +145,16 @@ def test_the_unit_is_in_every_place_where_the_number_is():
     assert shown._repr_mimebundle_()["text/plain"] == "Measured: 46 MB. Counted."
 
 
+def test_what_was_computed_is_not_called_measured():
+    p = Prediction("users", CHOICES, question="Which?")
+    shown = p.reveal(CHOICES[1], "From a data sheet.", computed=True)
+    assert "Show what was computed" in shown.to_html()
+    assert shown._repr_mimebundle_()["text/plain"].startswith("Computed: ")
+    p.predict(CHOICES[0])
+    assert "✗ not what was computed" in p.to_html()
+    assert "easured" not in shown.to_html() + p.to_html()
+
+
 def test_without_a_unit_there_is_none():
     p = Prediction("size", question="How large?")
     assert control(p).description == "number"

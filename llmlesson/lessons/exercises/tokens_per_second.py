@@ -146,7 +146,7 @@ def one_second(weight_bytes: int, kv_bytes_per_token: int, context: int, users: 
 
 
 EXERCISE = Exercise(
-    lesson="03",
+    lesson="03b",
     stub=STUB,
     hints=(
         "How many bytes must one step read? The weights once, and the cache of every user. How long does the memory "
