@@ -85,8 +85,8 @@ def ticks(most: float) -> list[float]:
 
 def _spoken(series: Sequence[StepTimes]) -> str:
     lines = [
-        f"{one.name}, {'measured' if one.measured else 'computed'}: {1000 * one.seconds[0]:,.3g} ms with "
-        f"{one.cached[0]:,} tokens in the cache, {1000 * one.seconds[-1]:,.3g} ms with {one.cached[-1]:,}"
+        f"{one.name}, {'measured' if one.measured else 'computed'}: {1000 * one.seconds[0]:,.3g} with "
+        f"{one.cached[0]:,} tokens in the cache, {1000 * one.seconds[-1]:,.3g} with {one.cached[-1]:,}"
         for one in series
     ]
-    return f"Time of a decode step. {'; '.join(lines)}."
+    return f"Milliseconds of a decode step. {'; '.join(lines)}."
