@@ -25,7 +25,7 @@ def roofline_cost(
     flops_per_second: float,
     bytes_per_second: float,
     dtype: torch.dtype = torch.bfloat16,
-    int8: bool = False,
+    quantized: str | None = None,
 ) -> StepCost:
     """The least time that these peaks allow: arithmetic or memory, whichever takes longer.
 
@@ -34,7 +34,7 @@ def roofline_cost(
     """
 
     def seconds(plan: Plan) -> float:
-        parts = [(cost.prefill(config, share.count, share.start, 1, dtype, int8), share) for share in plan.shares]
+        parts = [(cost.prefill(config, share.count, share.start, 1, dtype, quantized), share) for share in plan.shares]
         flops = sum(part.flops - (0 if share.chooses else part.head_flops) for part, share in parts)
         kv_bytes = sum(part.kv_read_bytes + part.kv_written_bytes for part, _ in parts)
         return max(flops / flops_per_second, (parts[0][0].weight_bytes + kv_bytes) / bytes_per_second)

@@ -23,8 +23,8 @@ from llmlesson.benchmark.contenders import (
     transformers_generate,
     transformers_model,
 )
-from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.load import load
+from llmlesson.engine.quantized import QUANTIZED
 from llmlesson.errors import LessonError
 from llmlesson.measure import cost, roofline
 from llmlesson.measure.roofline import Placement, Roofline
@@ -39,7 +39,9 @@ STEPS = 8  # decode steps a run
 FEWEST, MOST = 3, 7  # runs of each contender at each workload
 ENOUGH = 12.0  # seconds for a workload, after which it stops at FEWEST
 
-OURS, INT8, NO_CACHE = "llmlesson", "llmlesson, int8 weights", "llmlesson, no cache"
+OURS, NO_CACHE = "llmlesson", "llmlesson, no cache"
+QUANTIZED_OURS = {f"llmlesson, {dtype} weights": dtype for dtype in QUANTIZED}
+INT8, INT4 = QUANTIZED_OURS
 DYNAMIC, STATIC = "transformers, dynamic cache", "transformers, static cache"
 
 
@@ -98,10 +100,11 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
     contenders[DYNAMIC] = transformers_generate(reference, "dynamic")
     contenders[STATIC] = transformers_generate(reference, "static")
     contenders[NO_CACHE] = ours_without_cache(engine)
-    if engine.device.type == "cpu" and engine.dtype == torch.float32 and not is_int8(engine):
-        say("Loading them as int8")
+    if engine.device.type == "cpu" and engine.dtype == torch.float32 and not engine.model.quantized:
         threads = torch.get_num_threads()
-        contenders[INT8] = ours(load(engine.name, device="cpu", dtype="int8"))
+        for name, dtype in QUANTIZED_OURS.items():
+            say(f"Loading them as {dtype}")
+            contenders[name] = ours(load(engine.name, device="cpu", dtype=dtype))
         torch.set_num_threads(threads)  # loading chooses anew
     rows: list[Row] = []
     left_out: list[str] = []
@@ -111,7 +114,8 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
         prompts = random_prompts(engine.config.vocab_size, length, batch)
         arrivals = measure(entered, prompts, left_out)
         rows += [row(name, engine, peaks, length, batch, runs) for name, runs in arrivals.items()]
-    model = engine.name + (" (llmlesson with int8 weights)" if is_int8(engine) else "")
+    quantized = engine.model.quantized
+    model = engine.name + (f" (llmlesson with {quantized} weights)" if quantized else "")
     return Report(model, peaks, tuple(rows), tuple(left_out))
 
 
@@ -154,10 +158,10 @@ def row(name: str, engine: Engine, peaks: Roofline, length: int, batch: int, run
     first = Sample.of(arrivals[0] for arrivals in runs)
     step = Sample.of(after - before for arrivals in runs for before, after in pairwise(arrivals))
     again = name == NO_CACHE
-    int8 = name == INT8 or (name in (OURS, NO_CACHE) and is_int8(engine))
+    quantized = engine.model.quantized if name in (OURS, NO_CACHE) else QUANTIZED_OURS.get(name)
 
     def work(tokens: int, cached: int) -> cost.Cost:
-        return cost.prefill(engine.config, tokens, cached, batch, engine.dtype, int8)
+        return cost.prefill(engine.config, tokens, cached, batch, engine.dtype, quantized)
 
     return Row(
         contender=name,
@@ -168,10 +172,6 @@ def row(name: str, engine: Engine, peaks: Roofline, length: int, batch: int, run
         first_sample=first,
         step_sample=step,
     )
-
-
-def is_int8(engine: Engine) -> bool:
-    return isinstance(engine.model.head, Int8Matrix)
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from llmlesson import __version__
-from llmlesson.benchmark.bench import DYNAMIC, FEWEST, INT8, MOST, NO_CACHE, OURS, STATIC, STEPS, Report, Row
+from llmlesson.benchmark.bench import DYNAMIC, FEWEST, INT4, INT8, MOST, NO_CACHE, OURS, STATIC, STEPS, Report, Row
 from llmlesson.measure.roofline import Placement
 from llmlesson.measure.timing import Sample, speedup
 
@@ -56,7 +56,7 @@ def ratio_table(rows: Sequence[Row]) -> str:
 
 def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """How many times as fast a contender is as another at the same workload; None where that would be noise."""
-    pairs = [(OURS, DYNAMIC), (OURS, STATIC), (OURS, NO_CACHE), (INT8, OURS)]
+    pairs = [(OURS, DYNAMIC), (OURS, STATIC), (OURS, NO_CACHE), (INT8, OURS), (INT4, OURS)]
     found = {(row.prompt_tokens, row.batch, row.contender): row for row in rows}
     workloads = dict.fromkeys((row.prompt_tokens, row.batch) for row in rows)
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,14 +12,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from llmlesson.engine.config import ModelConfig
-from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.memory import explained_out_of_memory
-from llmlesson.engine.model import Layer, Model
-from llmlesson.engine.product import Matrix
+from llmlesson.engine.model import Layer, Model, matrix_sizes, vector_values
+from llmlesson.engine.quantized import Matrix, nbytes_of, stored
 from llmlesson.errors import LessonError
 from llmlesson.files.model_files import what_is
 
-SMALLER = 'Load it with a smaller dtype ("bfloat16"; "int8" on a CPU), close other programs, or take a smaller model.'
+SMALLER = (
+    'Load it with a smaller dtype ("bfloat16"; on a CPU also "int8" and "int4"), close other programs, or take a '
+    "smaller model."
+)
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 # What torch's DistributedDataParallel and torch.compile put before every name.
 WRAPPERS = ("module.", "_orig_mod.")
@@ -116,44 +117,34 @@ def expected_tensors(config: ModelConfig) -> dict[str, Shape]:
     return {**shapes, "model.norm.weight": (c.hidden_size,), HEAD: (c.vocab_size, c.hidden_size)}
 
 
-def nbytes_needed(shapes: dict[str, Shape], tied: bool, dtype: torch.dtype, int8: bool) -> int:
-    """Bytes that the loaded weights take. With int8 a matrix has a byte a value and 6 bytes an output (`Int8Matrix`),
-    and the embedding, of which rows are looked up, two bytes a value."""
-    total = 0
-    for name, shape in shapes.items():
-        if int8 and name == EMBEDDING:
-            total += 2 * math.prod(shape)
-        elif tied and name == EMBEDDING:
-            continue  # a view of the head
-        elif int8 and len(shape) == 2:
-            total += math.prod(shape) + 6 * shape[0]
-        else:
-            total += math.prod(shape) * dtype.itemsize
-    return total
+def nbytes_needed(config: ModelConfig, tied: bool, dtype: torch.dtype, quantized: str | None) -> int:
+    """Bytes that the loaded weights take. A tied embedding is a view of the head, unless the head is quantized; then
+    its rows are kept in bfloat16, to be looked up."""
+    layer = sum(nbytes_of(*size, dtype, quantized) for size in matrix_sizes(config))
+    layer += vector_values(config) * dtype.itemsize
+    head = nbytes_of(config.hidden_size, config.vocab_size, dtype, quantized, head=True)
+    looked_up = config.vocab_size * config.hidden_size * (2 if quantized else 0 if tied else dtype.itemsize)
+    return config.num_hidden_layers * layer + head + config.hidden_size * dtype.itemsize + looked_up
 
 
 def load_model(
-    files: Sequence[Path], config: ModelConfig, device: torch.device, dtype: torch.dtype, int8: bool
+    files: Sequence[Path], config: ModelConfig, device: torch.device, dtype: torch.dtype, quantized: str | None
 ) -> tuple[Model, list[str]]:
     """(The weights from these files, laid out for the forward pass; notes for the user about them).
 
-    With `int8`, matrices are quantized from `dtype`. Tensors are read, converted and transposed one at a time, so that
-    peak memory stays near the size of the result. Before anything is built, raises a LessonError that names what is
-    missing, unexpected or of the wrong shape.
+    With `quantized` ("int8", "int4"), matrices are quantized from `dtype`. Tensors are read, converted and transposed
+    one at a time, so that peak memory stays near the size of the result. Before anything is built, raises a
+    LessonError that names what is missing, unexpected or of the wrong shape.
     """
     c = config
     q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
 
-    def matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Matrix:
-        joined = plain_matrix(names, in_size, out_sizes)
-        return Int8Matrix(joined) if int8 else joined
-
-    def plain_matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int]) -> Tensor:
+    def matrix(names: Sequence[str], in_size: int, out_sizes: Sequence[int], head: bool = False) -> Matrix:
         """Checkpoint matrices [out, in] side by side as one [in, sum of outs]."""
         joined = torch.empty(in_size, sum(out_sizes), dtype=dtype, device=device)
         for name, part in zip(names, joined.split(list(out_sizes), dim=1), strict=True):
-            part.copy_(tensors.read(name).to(device).to(dtype).T)
-        return joined
+            part.copy_(tensors.read(name).to(device).T)
+        return stored(joined, quantized, head)
 
     def vector(*names: str) -> Tensor:
         return torch.cat([tensors.read(name) for name in names]).to(device, dtype)
@@ -200,18 +191,19 @@ def load_model(
             notes.append(
                 f"{tensors.folder}: the names of all tensors begin with {tensors.wrapper!r}; we ignore that prefix."
             )
-        needed = nbytes_needed({HEAD: shapes[EMBEDDING], **shapes}, tied, dtype, int8)
+        needed = nbytes_needed(c, tied, dtype, quantized)
         stack.enter_context(explained_out_of_memory(str(tensors.folder), needed, device, SMALLER))
-        head = matrix([EMBEDDING if tied else HEAD], c.hidden_size, [c.vocab_size])
+        head = matrix([EMBEDDING if tied else HEAD], c.hidden_size, [c.vocab_size], head=True)
         if tied and isinstance(head, Tensor):
             embedding = head.T
         else:
-            embedding = tensors.read(EMBEDDING).to(device).to(torch.bfloat16 if int8 else dtype)
+            embedding = tensors.read(EMBEDDING).to(device).to(torch.bfloat16 if quantized else dtype)
         model = Model(
             config=c,
             embedding=embedding,
             layers=[layer(index) for index in range(c.num_hidden_layers)],
             norm=vector("model.norm.weight"),
             head=head,
+            quantized=quantized,
         )
     return model, notes

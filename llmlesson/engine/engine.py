@@ -13,7 +13,6 @@ from torch import Tensor
 from llmlesson.engine.cache import Cache, KVCache
 from llmlesson.engine.cuda_graph import tokens_read_behind
 from llmlesson.engine.generation import Generation, Step, Timings
-from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.engine.memory import explained_out_of_memory
 from llmlesson.engine.model import Model
 from llmlesson.engine.paged_cache import PagedCache
@@ -58,7 +57,7 @@ class Engine:
 
     def __repr__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
-        weights = " with int8 weights" if isinstance(self.model.head, Int8Matrix) else ""
+        weights = f" with {self.model.quantized} weights" if self.model.quantized else ""
         return f"Engine({self.name}, {self.device.type}, {dtype}{weights})"
 
     def new_cache(self, max_tokens: int, batch: int = 1) -> KVCache:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 # The kernel loads inputs in whole vectors: for other sizes it reads past the end, gives inf, or crashes.
 VECTOR = 32
+PART = 256  # outputs that are quantized at a time, so that this takes little memory besides the result
 
 
 class Int8Matrix:
@@ -22,14 +23,21 @@ class Int8Matrix:
     """
 
     def __init__(self, matrix: Tensor) -> None:
-        scale = (matrix.abs().amax(dim=0) / 127).clamp(min=torch.finfo(torch.float32).tiny)  # [out]
-        self.integers = (matrix / scale).round().to(torch.int8).T.contiguous()  # [out, in], as the kernel wants it
+        largest = torch.maximum(matrix.amax(dim=0), -matrix.amin(dim=0))
+        scale = (largest / 127).clamp(min=torch.finfo(torch.float32).tiny)  # [out]
+        parts = zip(matrix.split(PART, dim=1), scale.split(PART), strict=True)
+        self.integers = torch.cat([(part / step).round().to(torch.int8).T for part, step in parts])  # [out, in]
         self.scale = scale  # float32 [out]
         self._scale16 = torch.ones_like(scale, dtype=torch.bfloat16)
 
     @property
     def nbytes(self) -> int:
-        return self.integers.nbytes + self.scale.nbytes
+        return self.integers.nbytes + self.scale.nbytes + self._scale16.nbytes
+
+    @staticmethod
+    def nbytes_of(inputs: int, outputs: int) -> int:
+        """Bytes of a matrix of this size: one a weight, and two scales for each output, in float32 and in bfloat16."""
+        return (inputs + 6) * outputs
 
     def __rmatmul__(self, x: Tensor) -> Tensor:
         """x [..., in] → [..., out], in the dtype of x."""

@@ -13,6 +13,8 @@ import torch
 from llmlesson.engine.checkpoint import load_model
 from llmlesson.engine.config import parse_config
 from llmlesson.engine.engine import Engine
+from llmlesson.engine.int4 import kernel_is_fast
+from llmlesson.engine.quantized import QUANTIZED
 from llmlesson.engine.threads import choose_threads
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError
@@ -22,7 +24,7 @@ from llmlesson.files.model_files import read_json
 from llmlesson.files.model_folder import INDEX, WHOLE, existing, read_config, shard_names, weight_files, what_file
 
 DEFAULT_MODEL = "smollm2-135m"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "auto") -> Engine:
@@ -31,18 +33,20 @@ def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "
     model: "smollm2-135m" (fetched once, see `llmlesson fetch`), a local Hugging Face folder, or the id of a model on
     the Hugging Face hub ("org/name"; only this asks the network once it is cached).
     device: "cpu", "cuda", "cuda:1", …; "auto" is CUDA where there is one.
-    dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU, bfloat16 on CUDA. "int8", on a CPU, stores
-    matrices as 8-bit integers and computes in float32 otherwise: faster decode, slightly different logits.
+    dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU, bfloat16 on CUDA. On a CPU also "int8" and
+    "int4": matrices are stored as integers of so many bits, and the rest is float32. Decode is faster, and the logits
+    differ slightly (see `engine/int8.py` and `engine/int4.py`).
     On a CPU this sets torch's thread count: see `threads.choose_threads`.
     Raises LessonError for an unknown name or device, and for a model that can't be run.
     """
     chosen_device = _device(device)
     if dtype == "auto":
         dtype = "float32" if chosen_device.type == "cpu" else "bfloat16"
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise LessonError(f"Unknown dtype {dtype!r}. Choose one of: auto, {', '.join(DTYPES)}.")
-    if dtype == "int8" and chosen_device.type != "cpu":
-        raise LessonError("dtype='int8' works on a CPU only. Use 'bfloat16' on CUDA.")
+    if not isinstance(dtype, str) or dtype not in (*DTYPES, *QUANTIZED):
+        raise LessonError(f"Unknown dtype {dtype!r}. Choose one of: {', '.join(('auto', *DTYPES, *QUANTIZED))}.")
+    quantized = dtype if dtype in QUANTIZED else None
+    if quantized and chosen_device.type != "cpu":
+        raise LessonError(f"dtype={dtype!r} works on a CPU only. Use 'bfloat16' on CUDA.")
     folder, part = _find(model)
     # Everything is checked before anything is built: the weights come last.
     raw = read_config(folder)
@@ -52,7 +56,12 @@ def load(model: str | Path = DEFAULT_MODEL, device: str = "auto", dtype: str = "
     tokenizer = Tokenizer(folder) if (folder / "tokenizer.json").exists() else None
     if tokenizer and tokenizer.eos_token in tokenizer.special_tokens:
         eos_token_ids |= {tokenizer.special_tokens[tokenizer.eos_token]}
-    weights, notes = load_model(files, config, chosen_device, DTYPES[dtype], int8=dtype == "int8")
+    weights, notes = load_model(files, config, chosen_device, DTYPES.get(dtype, torch.float32), quantized)
+    if quantized == "int4" and not kernel_is_fast():
+        notes.append(
+            "PyTorch's 4-bit kernel has no code for this processor, so the 4-bit values are kept as float32: answers "
+            "are the same, but this saves neither time nor memory."
+        )
     for note in (part, chosen, *notes):
         if note:
             print(f"note: {note}", file=sys.stderr)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from llmlesson.engine.cache import Attends
 from llmlesson.engine.config import ModelConfig
-from llmlesson.engine.product import Matrix, product
+from llmlesson.engine.product import product
+from llmlesson.engine.quantized import Matrix
 from llmlesson.engine.record import Recording
 from llmlesson.engine.rope import inverse_frequencies, rotate, rotation
 
@@ -38,6 +38,21 @@ class Layer:
     uses_rope: bool
 
 
+def matrix_sizes(config: ModelConfig) -> tuple[tuple[int, int], ...]:
+    """(in, out) of the four matrices of a layer, in the order of `Layer`."""
+    c = config
+    q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    h, i = c.hidden_size, c.intermediate_size
+    return (h, q + 2 * kv), (q, h), (h, 2 * i), (i, h)
+
+
+def vector_values(config: ModelConfig) -> int:
+    """Values in the vectors of a layer: its norms, and the bias of Q, K and V where there is one."""
+    c = config
+    q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    return 2 * c.hidden_size + c.qkv_bias * (q + 2 * kv) + c.qk_norm * (q + kv)  # qk_norm is kept for every head
+
+
 @dataclass
 class Model:
     """A decoder-only transformer: embedding, layers, norm, output head."""
@@ -47,6 +62,7 @@ class Model:
     layers: list[Layer]
     norm: Tensor  # [H]
     head: Matrix  # [H, V]
+    quantized: str | None = None  # "int8" or "int4" where matrices are stored that way
     recording: Recording | None = None  # set inside `with engine.record()`
 
     def __post_init__(self) -> None:
@@ -102,6 +118,4 @@ class Model:
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """RMSNorm (Zhang and Sennrich, arXiv 1910.07467), in float32 whatever the dtype of x."""
-        x32 = x.float()
-        x32 = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.config.rms_norm_eps)
-        return x32.to(x.dtype) * weight
+        return F.rms_norm(x.float(), x.shape[-1:], eps=self.config.rms_norm_eps).to(x.dtype) * weight

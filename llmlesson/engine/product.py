@@ -7,9 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from llmlesson.engine.int8 import Int8Matrix
-
-Matrix = Tensor | Int8Matrix
+from llmlesson.engine.quantized import Matrix
 
 # Up to this many rows, splitting was faster than the plain product with AVX-512: by half for one row, a tenth for 38.
 FEW_ROWS = 64
@@ -23,7 +21,7 @@ def product(x: Tensor, matrix: Matrix) -> Tensor:
     parallel, and we add up their results. The parts of the matrix are views: nothing is copied.
     """
     rows = x.shape[:-1].numel()
-    if isinstance(matrix, Int8Matrix) or x.device.type != "cpu" or rows > FEW_ROWS:
+    if not isinstance(matrix, Tensor) or x.device.type != "cpu" or rows > FEW_ROWS:
         return x @ matrix
     parts = math.gcd(x.shape[-1], torch.get_num_threads())
     if parts == 1:

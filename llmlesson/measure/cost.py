@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from llmlesson.engine.config import ModelConfig
+from llmlesson.engine.model import matrix_sizes, vector_values
+from llmlesson.engine.quantized import nbytes_of
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,11 @@ def prefill(
     cached: int = 0,
     batch: int = 1,
     dtype: torch.dtype = torch.float32,
-    int8: bool = False,
+    quantized: str | None = None,
 ) -> Cost:
     """Reading `tokens` positions behind `cached` others, and the logits of the last. The same for each sequence.
 
-    dtype: of weights and cache; with `int8`, matrices take a byte a value and a float32 scale for each output.
+    dtype: of weights and cache; `quantized` ("int8", "int4") of the matrices, as in `Model.quantized`.
     """
     c = config
     q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
@@ -65,14 +67,9 @@ def prefill(
     projections = c.hidden_size * (q_size + 2 * kv_size) + q_size * c.hidden_size  # values of a layer
     mlp = 3 * c.hidden_size * c.intermediate_size  # gate, up, down
     head = c.hidden_size * c.vocab_size
-    vectors = 2 * c.hidden_size  # the two norms of a layer
-    vectors += q_size + 2 * kv_size if c.qkv_bias else 0
-    vectors += q_size + kv_size if c.qk_norm else 0  # the engine keeps them for every head
-    matrix_bytes = (layers * (projections + mlp) + head) * (1 if int8 else dtype.itemsize)
-    if int8:
-        outputs = layers * (q_size + 2 * kv_size + 2 * c.intermediate_size + 2 * c.hidden_size) + c.vocab_size
-        matrix_bytes += outputs * torch.float32.itemsize
-    vector_bytes = (layers * vectors + c.hidden_size) * dtype.itemsize
+    matrix_bytes = layers * sum(nbytes_of(*size, dtype, quantized) for size in matrix_sizes(c))
+    matrix_bytes += nbytes_of(c.hidden_size, c.vocab_size, dtype, quantized, head=True)
+    vector_bytes = (layers * vector_values(c) + c.hidden_size) * dtype.itemsize
 
     # The t-th new query sees the cached positions, itself and the new ones before it.
     pairs = tokens * cached + tokens * (tokens + 1) // 2
@@ -93,7 +90,11 @@ def prefill(
 
 
 def decode(
-    config: ModelConfig, cached: int, batch: int = 1, dtype: torch.dtype = torch.float32, int8: bool = False
+    config: ModelConfig,
+    cached: int,
+    batch: int = 1,
+    dtype: torch.dtype = torch.float32,
+    quantized: str | None = None,
 ) -> Cost:
     """One decode step: one new position behind `cached` others, for each sequence."""
-    return prefill(config, 1, cached, batch, dtype, int8)
+    return prefill(config, 1, cached, batch, dtype, quantized)

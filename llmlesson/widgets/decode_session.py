@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from llmlesson.engine import Engine, KVCache, Request, Sampling
-from llmlesson.engine.int8 import Int8Matrix
 from llmlesson.errors import LessonError
 from llmlesson.measure import cost
 from llmlesson.measure.cost import Cost
@@ -200,8 +199,8 @@ class DecodeSession:
 
     def _read(self, ids: list[int], cache: KVCache, request: Request) -> Node:
         """One forward pass, and the choice of a token by a fork of the request."""
-        int8 = isinstance(self.engine.model.head, Int8Matrix)
-        counted = cost.prefill(self.engine.config, len(ids), cache.length, 1, self.engine.dtype, int8)
+        engine = self.engine
+        counted = cost.prefill(engine.config, len(ids), cache.length, 1, engine.dtype, engine.model.quantized)
         started = time.perf_counter()
         logits = self.engine.read(ids, cache)
         chosen = self._choose(logits, request)

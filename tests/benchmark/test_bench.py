@@ -60,8 +60,9 @@ def test_a_row_knows_its_work(tiny_pair):
     assert (cached.step.cost.tokens, cached.step.cost.cached) == (1, 32 + bench.STEPS // 2)
     again = bench.row(bench.NO_CACHE, engine, PEAKS, 32, 1, runs)
     assert (again.step.cost.tokens, again.step.cost.cached) == (33, 0)
-    int8 = bench.row(bench.INT8, engine, PEAKS, 32, 4, runs)
-    assert int8.step.cost == cost.decode(engine.config, 32 + bench.STEPS // 2, batch=4, int8=True)
+    for name, quantized in ((bench.INT8, "int8"), (bench.INT4, "int4")):
+        smaller = bench.row(name, engine, PEAKS, 32, 4, runs)
+        assert smaller.step.cost == cost.decode(engine.config, 32 + bench.STEPS // 2, batch=4, quantized=quantized)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def outcome(tiny_folder, tmp_path_factory):
 
 def test_the_command_measures_everyone_everywhere(outcome):
     _, content, _ = outcome
-    everyone = [bench.OURS, bench.DYNAMIC, bench.STATIC, bench.NO_CACHE, bench.INT8]
+    everyone = [bench.OURS, bench.DYNAMIC, bench.STATIC, bench.NO_CACHE, bench.INT8, bench.INT4]
     expected = [(length, 1, name) for length in (6, 20) for name in everyone]
     expected += [(6, 3, name) for name in everyone if name != bench.NO_CACHE]
     assert [(row["prompt_tokens"], row["batch"], row["contender"]) for row in content["rows"]] == expected
@@ -120,6 +121,7 @@ def test_stderr_holds_progress_and_no_warning(outcome):
         "Measuring the limits of this device",
         "Loading the same weights into transformers",
         "Loading them as int8",
+        "Loading them as int4",
         "Prompts of 6 tokens, batch size 1",
         "Prompts of 20 tokens, batch size 1",
         "Prompts of 6 tokens, batch size 3",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import json
 import os
 import shutil
@@ -21,8 +22,8 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 import llmlesson
 from llmlesson import LessonError
 from llmlesson.engine.chat_template import MAX_TEXT
-from llmlesson.engine.checkpoint import expected_tensors, nbytes_needed
-from llmlesson.engine.load import DTYPES
+from llmlesson.engine.checkpoint import nbytes_needed
+from llmlesson.engine.quantized import QUANTIZED
 from llmlesson.files.model_files import COUNTS, MAX_DEPTH, MAX_JSON, MAX_TOKENIZER, MB
 from llmlesson.files.model_folder import INDEX, WHOLE
 from llmlesson.sizing import kv_cache
@@ -320,7 +321,8 @@ def test_a_wrappers_prefix_is_left_out(whole, folder, prefix, capsys, ids):
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("gqa", "float32"), ("tied", "bfloat16"), ("tied", "int8"), ("gqa", "int8")]
+    ("name", "dtype"),
+    [("gqa", "float32"), ("tied", "bfloat16"), *itertools.product(("gqa", "tied", "qwen3"), QUANTIZED)],
 )
 def test_the_memory_that_a_message_names_is_what_the_weights_take(tmp_path, name, dtype):
     tiny.make(name, tmp_path)
@@ -330,14 +332,11 @@ def test_the_memory_that_a_message_names_is_what_the_weights_take(tmp_path, name
         tensors += layer.__dict__.values()
     taken = 0
     for part in tensors:
-        if isinstance(part, torch.Tensor):
-            taken += part.nbytes
-        elif hasattr(part, "nbytes"):  # an Int8Matrix; its scale is there a second time, in bfloat16
-            taken += part.nbytes + 2 * len(part.scale)
+        taken += getattr(part, "nbytes", 0)
     if not (isinstance(model.head, torch.Tensor) and model.embedding.data_ptr() == model.head.data_ptr()):
         taken += model.embedding.nbytes
-    shapes = expected_tensors(model.config)
-    assert nbytes_needed(shapes, name == "tied", DTYPES[dtype], dtype == "int8") == taken
+    quantized = dtype if dtype in QUANTIZED else None
+    assert nbytes_needed(model.config, name == "tied", model.norm.dtype, quantized) == taken
 
 
 ODD = st.one_of(

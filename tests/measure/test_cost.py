@@ -90,12 +90,13 @@ def test_weight_bytes_are_those_of_the_loaded_weights(tiny_pair, name):
     assert cost.decode(engine.config, 9).weight_bytes == sum(tensor.nbytes for tensor in read)
 
 
+@pytest.mark.parametrize("quantized", ["int8", "int4"])
 @pytest.mark.parametrize("name", ["tied", "qwen2", "qwen3"])
-def test_int8_weight_bytes_are_those_of_the_loaded_weights(name, tmp_path):
+def test_quantized_weight_bytes_are_those_of_the_loaded_weights(name, quantized, tmp_path):
     tiny.make(name, tmp_path)
-    model = llmlesson.load(tmp_path, device="cpu", dtype="int8").model
+    model = llmlesson.load(tmp_path, device="cpu", dtype=quantized).model
     read = [model.head, model.norm, *(tensor for layer in model.layers for tensor in tensors(layer))]
-    step = cost.decode(model.config, 9, int8=True)
+    step = cost.decode(model.config, 9, quantized=quantized)
     assert step.weight_bytes == sum(tensor.nbytes for tensor in read)
     full = cost.decode(model.config, 9)
     assert (step.flops, step.kv_read_bytes) == (full.flops, full.kv_read_bytes)
