@@ -1,4 +1,4 @@
-"""What all tests share: fast ones first, skips that say why, and no process left behind."""
+"""What all tests share: engines, fast tests first, skips that say why, and no process left behind."""
 
 import contextlib
 import os
@@ -33,6 +33,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if find_chromium() is None:
             pytest.skip(f"needs a Chromium on PATH ({', '.join(CHROMIUM_NAMES)})")
+
+
+@pytest.fixture(scope="session")
+def real():
+    """The default model on the CPU in float32, loaded once: the engine that the lessons' checks use too."""
+    from llmlesson.lessons.real import real_engine
+
+    return real_engine()
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(tmp_path_factory):
+    """tiny_pair(name) -> (our engine, the transformers model) with the same random weights."""
+    from engine import tiny
+
+    import llmlesson
+
+    pairs = {}
+
+    def get(name):
+        if name not in pairs:
+            folder = tmp_path_factory.mktemp(name)
+            reference = tiny.make(name, folder)
+            pairs[name] = llmlesson.load(folder), reference
+        return pairs[name]
+
+    return get
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from engine import tiny
-from engine.conftest import tiny_pair  # noqa: F401  (fixtures)
 
 import llmlesson
 

@@ -53,9 +53,8 @@ def test_each_mistake_is_caught_and_named(name, index):
 def test_right_answers_pass(name, index):
     exercise = EXERCISES[name]
     answer = exercise.build((exercise.solution, *exercise.others)[index])
-    for seed in (1, None):
-        report = check(name, answer, seed=seed)
-        assert report.passed, report
+    report = check(name, answer, seed=None)  # as a learner calls it
+    assert report.passed, report
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import llmlesson
 from llmlesson.sizing import kv_cache
 
 NAMES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 
 
-def test_live_cache_of_the_default_model():
-    engine = llmlesson.load(device="cpu")
-    ids = engine.tokenizer.chat("Explain quantum computing like I'm ten.")
-    cache, token = engine.prefill(ids)
+def test_live_cache_of_the_default_model(real):
+    ids = real.tokenizer.chat("Explain quantum computing like I'm ten.")
+    cache, token = real.prefill(ids)
     for _ in range(3):
         assert_equal(cache)
-        cache, token = engine.decode(cache, token)
+        cache, token = real.decode(cache, token)
     assert cache.length == len(ids) + 3
     assert_equal(cache)
 
@@ -27,9 +25,8 @@ def assert_equal(cache):
         assert cache.values(layer.index).nbytes == layer.value_nbytes
 
 
-def test_allocation_is_the_static_convention():
-    engine = llmlesson.load(device="cpu")
-    cache = engine.new_cache(100)
+def test_allocation_is_the_static_convention(real):
+    cache = real.new_cache(100)
     dtype = NAMES[str(cache.keys(0).dtype)]
     assert (
         cache.allocated_nbytes == kv_cache("SmolLM2-135M", cache.max_tokens, dtype=dtype, convention="hf_static").nbytes

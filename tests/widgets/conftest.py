@@ -33,12 +33,6 @@ def real_tokenizer():
     return Tokenizer(ensure_default_model())
 
 
-@pytest.fixture(scope="module")
-def real_engine():
-    """The default model in float32."""
-    return llmlesson.load(device="cpu", dtype="float32")
-
-
 @pytest.fixture
 def live_widgets():
     """live_widgets() -> how many widgets more than at the start are open."""

@@ -6,7 +6,6 @@ import pytest
 import torch
 from widgets.events import announced, click, control
 
-import llmlesson
 from llmlesson.errors import LessonError
 from llmlesson.views.attention import LAST
 from llmlesson.widgets import AttentionExplorer
@@ -16,8 +15,8 @@ PROMPT = "Explain quantum computing like I'm ten."
 
 
 @pytest.fixture(scope="module")
-def engine():
-    return llmlesson.load(device="cpu")
+def engine(real):
+    return real
 
 
 @pytest.fixture(scope="module")

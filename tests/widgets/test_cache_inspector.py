@@ -36,8 +36,8 @@ def test_predicted_is_measured_after_every_step(session):
         session.step()
 
 
-def test_the_prediction_is_that_of_sizing(real_engine):
-    session = CacheSession(real_engine, "Hello")
+def test_the_prediction_is_that_of_sizing(real):
+    session = CacheSession(real, "Hello")
     assert session.predicted == kv_cache("smollm2-135m", session.cache.length, dtype="fp32").nbytes
     assert session.formula.startswith("2 (K and V) × 30 layers × 3 KV heads × 64 values × 4 bytes × ")
 

@@ -24,18 +24,18 @@ def steps(session, count):
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), WARM], ids=["greedy", "sampled"])
-def test_the_steps_are_those_of_generate(real_engine, sampling):
+def test_the_steps_are_those_of_generate(real, sampling):
     prompt = "Name three fruits."
-    session = DecodeSession(real_engine, prompt)
+    session = DecodeSession(real, prompt)
     session.sampling = sampling
     session.reset()
     while not session.finish_reason and len(session.tokens) < 12:
         session.step()
-    assert session.tokens == real_engine.generate(prompt, max_new_tokens=12, sampling=sampling).token_ids
+    assert session.tokens == real.generate(prompt, max_new_tokens=12, sampling=sampling).token_ids
 
 
-def test_back_and_again_is_the_same_bit_for_bit(real_engine, bits):
-    session = DecodeSession(real_engine, "Name three fruits.")
+def test_back_and_again_is_the_same_bit_for_bit(real, bits):
+    session = DecodeSession(real, "Name three fruits.")
     session.sampling = WARM
     session.reset()
     steps(session, 4)

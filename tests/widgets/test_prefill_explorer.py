@@ -10,7 +10,6 @@ import torch
 from ipywidgets.widgets.widget import _instances
 from widgets.events import VIEW, announced, click, control, pictures, problems, walk
 
-import llmlesson
 from llmlesson.errors import LessonError
 from llmlesson.views.prefill import WINDOW
 from llmlesson.widgets import PrefillExplorer
@@ -20,8 +19,8 @@ TEXT = "Why is the sky blue?"
 
 
 @pytest.fixture(scope="module")
-def engine():
-    return llmlesson.load(device="cpu")
+def engine(real):
+    return real
 
 
 @pytest.fixture

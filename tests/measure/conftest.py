@@ -1,1 +1,0 @@
-from engine.conftest import real, tiny_pair  # noqa: F401  (fixtures)
