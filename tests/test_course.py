@@ -148,6 +148,7 @@ WHERE = {
     "04": ("Prefill", "Decode"),
     "05": ("Prefill", "Decode"),
     "06": ("Prefill", "Decode"),
+    "07": ("Client", "LLM server", "Streaming response"),
 }
 
 

@@ -28,6 +28,8 @@ class Exchange:
     text: str = ""
     error: str = ""  # why this is no whole answer; empty if it is one
     request_id: str = ""  # the response's X-Request-Id
+    status: int = 0  # of the response; 0 if there was none
+    replica: str = ""  # the response's X-Replica, which our balancers set
 
     @property
     def ttft(self) -> float:
@@ -66,6 +68,7 @@ async def exchange(client: httpx.AsyncClient, body: Mapping[str, Any], clock: Ca
     try:
         async with client.stream("POST", "chat/completions", json=wanted) as response:
             seen.request_id = response.headers.get("x-request-id", "")
+            seen.status, seen.replica = response.status_code, response.headers.get("x-replica", "")
             if response.status_code == 200:
                 await _read(response, seen, clock)
             else:
