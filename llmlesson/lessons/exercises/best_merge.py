@@ -79,6 +79,20 @@ ONLY_THE_FIRST = SOLUTION.replace(
 NO_PAIR = "There may be no pair to merge: one token, or none that stand in the table together. Return them as they are."
 NOT_YET = "Only tokens that stand side by side now can be merged; what the merge makes has its turn in the next step."
 
+FROM_THE_RIGHT = """
+def apply_best_merge(tokens, ranks):
+    pairs = [pair for pair in zip(tokens, tokens[1:]) if pair in ranks]
+    if not pairs:
+        return list(tokens)
+    best = min(pairs, key=ranks.get)
+    merged, i = [], len(tokens)
+    while i > 0:
+        width = 2 if tuple(tokens[max(i - 2, 0) : i]) == best else 1
+        merged.insert(0, "".join(tokens[i - width : i]))
+        i -= width
+    return merged
+"""
+
 MISTAKES = (
     Mistake(
         SOLUTION.replace("min(pairs, key=ranks.get)", "pairs[0]"),
@@ -156,6 +170,44 @@ MISTAKES = (
         ).replace("    if not", "    best = None\n    if not"),
         says="without `return` gives None",
     ),
+    Mistake(
+        SOLUTION.replace("min(pairs, key=ranks.get)", "min(ranks, key=ranks.get)"),
+        "You took the lowest rank of the whole table. That pair need not occur here: look among the neighbours.",
+    ),
+    Mistake(
+        FROM_THE_RIGHT,
+        "You read from right to left. In a, a, a the first two are merged, not the last two: begin on the left.",
+    ),
+    Mistake(
+        "def apply_best_merge(tokens, ranks):\n"
+        "    pairs = [pair for pair in zip(tokens, tokens[1:]) if pair in ranks]\n"
+        "    if not pairs:\n        return list(tokens)\n"
+        "    left, right = min(pairs, key=ranks.get)\n"
+        "    return ' '.join(tokens).replace(f'{left} {right}', left + right).split(' ')",
+        "You replaced text, and it matched the end of one token or the beginning of another. Compare whole tokens.",
+    ),
+    Mistake(
+        IN_A_COPY.replace(
+            "while best and i < len(tokens) - 1:", "for i in range(len(tokens) - 1 if best else 0):"
+        ).replace("        i += 1\n", ""),
+        "The list gets shorter as you merge, and a loop over range(len(tokens)) doesn't notice. Walk with while.",
+    ),
+    Mistake(
+        SOLUTION.replace("zip(tokens, tokens[1:])", "itertools.combinations(tokens, 2)").replace(
+            "\ndef", "import itertools\n\ndef", 1
+        ),
+        "You looked at every two tokens of the list. Only neighbours make a pair: zip(tokens, tokens[1:]).",
+    ),
+    Mistake(
+        SOLUTION.replace("if tuple(tokens[i : i + 2]) == best", "if set(tokens[i : i + 2]) == set(best)").replace(
+            "tokens[i] + tokens[i + 1]", "''.join(tokens[i : i + 2])"
+        ),
+        "You ignored the order. (a, b) has a rank; (b, a) is another pair. And a set of (a, a) holds a single a.",
+    ),
+    Mistake(
+        SOLUTION.replace("return merged", "return list(dict.fromkeys(merged))"),
+        "A token that occurs twice was dropped. The new list is the same text, so every token stays.",
+    ),
 )
 
 
@@ -165,6 +217,8 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield Case((list("cdefefghab"), ranks), [*"cdefefgh", "ab"])
     yield Case((list("xefyef"), ranks), ["x", "ef", "y", "ef"])
     yield Case((list("xcdy"), ranks), ["x", "cd", "y"])
+    yield Case((list("xcaxd"), {("c", "d"): 1, ("a", "x"): 2}), ["x", "c", "ax", "d"])
+    yield Case((["xa", "b", "a", "b"], {("a", "b"): 4}), ["xa", "b", "ab"])
     yield Case((["l", "a", "b"], {("l", "ab"): 20, ("l", "a"): 30}), ["la", "b"], NOT_YET)
     yield Case((["a", "a", "a"], {("a", "a"): 7}), ["aa", "a"])
     yield Case((["ab", "c", "a", "bc"], {("a", "bc"): 4}), ["ab", "c", "abc"])

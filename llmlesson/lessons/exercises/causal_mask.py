@@ -15,7 +15,7 @@ def causal_mask(cached, new):
     """Which keys may each new token see?
 
     cached: how many positions are in the cache already; 0 where the prompt begins.
-    new: how many tokens are read now. They stand at the positions cached, cached + 1, and so on.
+    new: how many tokens are read now. Their positions are cached, cached + 1, and so on.
     Returns a bool tensor [new, cached + new]: True where the new token (row) may see the position (column).
     """
     return ...
@@ -59,7 +59,45 @@ TOP_LEFT = TRIANGLE.replace("diagonal=cached", "diagonal=0")
 SEES_ALL = "import torch\n\ndef causal_mask(cached, new):\n    return torch.ones(new, cached + new, dtype=torch.bool)"
 HIDDEN_IS_TRUE = TRIANGLE.replace("tril(diagonal=cached)", "triu(diagonal=cached + 1)")
 
+A_FIXED_SIZE = "Your mask is cut out of one of a fixed size. Prompts may be longer: make it as large as it has to be."
+SLIDING = "Each token sees only those just before it, as with a sliding window. Here it sees all that came before."
+
 MISTAKES = (
+    Mistake(
+        "import torch\n\ndef causal_mask(cached, new):\n"
+        "    return torch.cat((torch.ones(new, cached), torch.eye(new)), dim=1).bool()",
+        "Each new token sees the cached ones and itself, but none of the new ones before it. It sees those, too.",
+    ),
+    Mistake(
+        "import torch\n\ndef causal_mask(cached, new):\n"
+        "    return torch.cat((torch.zeros(new, cached), torch.ones(new, new).tril()), dim=1).bool()",
+        "The columns of the cached positions are there, and nobody sees them. They come before all new tokens: True.",
+    ),
+    Mistake(
+        "import torch\n\ndef causal_mask(cached, new):\n"
+        "    return torch.cat((torch.ones(new, new).tril(), torch.ones(new, cached)), dim=1).bool()",
+        "You put the cached positions on the right. Columns are in the order of the text: the cached ones come first.",
+    ),
+    Mistake(
+        SEES_ALL.replace(
+            "    return", "    if not cached:\n        return torch.ones(new, new, dtype=torch.bool).tril()\n    return"
+        ),
+        "With a cache you let each new token see everything. That is right for a single one. In a piece of several, a "
+        "token must not see those after it.",
+    ),
+    Mistake(
+        TRIANGLE.replace("new, cached + new,", "2048, 2048,").replace(
+            "tril(diagonal=cached)", "tril()[cached : cached + new, : cached + new]"
+        ),
+        A_FIXED_SIZE,
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "return seen[None, :] <= looking[:, None]",
+            "near = seen[None, :] > looking[:, None] - 4096\n    return near & (seen[None, :] <= looking[:, None])",
+        ),
+        SLIDING,
+    ),
     Mistake(SEES_ALL, "Every token sees every other, also those that come after it: nothing is causal about that."),
     Mistake(
         HIDDEN_IS_TRUE,
@@ -113,14 +151,14 @@ MISTAKES = (
         TRIANGLE.replace("new, cached + new,", "64, 64,").replace(
             "tril(diagonal=cached)", "tril()[cached : cached + new, : cached + new]"
         ),
-        "Your mask is cut out of one of a fixed size. Prompts may be longer: make it as large as it has to be.",
+        A_FIXED_SIZE,
     ),
     Mistake(
         SOLUTION.replace(
             "return seen[None, :] <= looking[:, None]",
             "near = seen[None, :] > looking[:, None] - 64\n    return near & (seen[None, :] <= looking[:, None])",
         ),
-        "Each token sees only those just before it, as with a sliding window. Here it sees all that came before.",
+        SLIDING,
     ),
     Mistake(
         TRIANGLE.replace(
@@ -139,6 +177,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield Case((4, 1), drawn("xxxxx"), "A single new token, as in decode, sees all cached positions and itself.")
     yield Case((0, 1), drawn("x"), "The first token of a prompt sees itself.")
     yield Case((98, 2), drawn("x" * 99 + ".", "x" * 100), "Two new tokens behind 98 others: they see all of those.")
+    yield Case((8190, 2), drawn("x" * 8191 + ".", "x" * 8192), "Two new tokens at the end of a long context.")
     for _ in range(20):
         cached, new = rng.randrange(12), rng.randrange(1, 9)
         rows = ("x" * (cached + 1 + row) + "." * (new - 1 - row) for row in range(new))

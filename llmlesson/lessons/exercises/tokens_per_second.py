@@ -33,7 +33,54 @@ def tokens_per_second(weight_bytes, kv_bytes_per_token, context, users, bandwidt
     return bandwidth_gb * 1e9 / share
 """
 
+SPEEDS_ADDED = """
+def tokens_per_second(weight_bytes, kv_bytes_per_token, context, users, bandwidth_gb):
+    cache_bytes = users * context * kv_bytes_per_token
+    speeds = [bandwidth_gb * 10**9 / size for size in (weight_bytes, cache_bytes) if size]
+    return users * sum(speeds)
+"""
+
 MISTAKES = (
+    Mistake(
+        SOLUTION.replace("users * context", "users * context / 2"),
+        "You took half the context, as on average over an answer. `context` is what is in the cache at this step.",
+    ),
+    Mistake(
+        SOLUTION.replace("users / seconds_per_step", "users // seconds_per_step"),
+        "// drops the decimals. A speed has decimals: divide with /.",
+    ),
+    Mistake(
+        SOLUTION.replace("users * context", "users * context**2"),
+        "You squared the context. One new token looks back once at each earlier one: reading the cache is linear.",
+    ),
+    Mistake(
+        SOLUTION.replace("return users / seconds_per_step", "return 1 / seconds_per_step / users"),
+        "You shared the steps out among the users. They don't take turns: one step serves all, and gives each a token.",
+    ),
+    Mistake(
+        SOLUTION.replace("return users / seconds_per_step", "return users**2 / seconds_per_step"),
+        "You multiplied by the users twice. A step gives as many tokens as there are users.",
+    ),
+    Mistake(
+        SOLUTION.replace("users / seconds_per_step", "1000 * users / seconds_per_step"),
+        "That is a thousand times too many: milliseconds? Bytes divided by bytes a second are seconds.",
+    ),
+    Mistake(
+        SOLUTION.replace("weight_bytes + users", "weight_bytes / users + users"),
+        "You shared the weights out among the users, but not their caches. A step reads all of both.",
+    ),
+    Mistake(
+        SPEEDS_ADDED,
+        "You added two speeds. Weights and caches are read one after the other: add their bytes, or their times.",
+    ),
+    Mistake(
+        SOLUTION.replace("bytes_per_step / (bandwidth_gb * 10**9)", "bytes_per_step // 10**9 / bandwidth_gb"),
+        "You cut the bytes down to whole gigabytes. Divide with /, which keeps the decimals.",
+    ),
+    Mistake(
+        SOLUTION.replace("return users / seconds_per_step", "return users * context / seconds_per_step"),
+        "You multiplied by the context, too. Those tokens are read in the step; what it makes is one for each user.",
+    ),
     Mistake(
         SOLUTION.replace(" + users * context * kv_bytes_per_token", ""),
         "The cache is missing. Each step reads the keys and values of all tokens before it, of every user.",
@@ -116,9 +163,10 @@ MISTAKES = (
 
 
 def cases(rng: random.Random) -> Iterator[Case]:
-    yield Case((10**9, 0, 0, 1, 100), 100.0)
-    yield Case((2 * 10**9, 10**5, 10_000, 4, 90), 60.0, "2 GB of weights, and 1 GB of cache for each of four users.")
+    yield Case((10**9, 0, 10, 1, 100), 100.0)
+    yield Case((3 * 10**9, 10**5, 10_000, 8, 110), 80.0, "3 GB of weights, and 1 GB of cache for each of eight users.")
     yield Case((2 * 10**9, 10**5, 10_000, 1, 90), 30.0)
+    yield Case((10**9, 10**5, 10_000, 1, 7), 3.5)
     yield Case((10**9, 10**6, 1_000, 1, 5), 2.5)
     for _ in range(30):
         args = (

@@ -81,7 +81,76 @@ CROSSING = (
 )
 AT_LEAST_ONE = "At least one token must stay, whatever p is: else there is nothing left to draw from."
 
+COUNTED = """
+import torch
+
+
+def top_p(probabilities, p):
+    best, order = probabilities.sort(descending=True)
+    count, total = 0, 0.0
+    while total < p:
+        total += float(best[count])
+        count += 1
+    kept = torch.zeros_like(probabilities)
+    kept[order[:count]] = best[:count]
+    return kept / kept.sum()
+"""
+
+ROUNDING = (
+    "Rounded, all the probabilities together may make a little less than 1. At p = 1 the sum then never reaches p, and "
+    "all tokens stay: don't count on the sum getting there."
+)
+
 MISTAKES = (
+    Mistake(
+        COUNTED.replace("count, total = 0, 0.0", "count, total = 1, float(best[0])"),
+        ROUNDING,
+    ),
+    Mistake(
+        COUNTED.replace(
+            "count, total = 0, 0.0\n    while total < p:\n        total += float(best[count])\n        count += 1",
+            "count = int((best.cumsum(dim=0) >= p).nonzero()[0]) + 1",
+        ),
+        ROUNDING,
+    ),
+    Mistake(
+        COUNTED.replace(
+            "count, total = 0, 0.0\n    while total < p:\n        total += float(best[count])\n        count += 1",
+            "count = int((best.cumsum(dim=0) >= p).int().argmax()) + 1",
+        ),
+        ROUNDING,
+    ),
+    Mistake(
+        SOLUTION.replace("probabilities.sort", "probabilities.softmax(dim=0).sort"),
+        "You put the probabilities through softmax, as if they were scores. They make 1 already: use them as they are.",
+    ),
+    Mistake(
+        SOLUTION.replace("kept / kept.sum()", "kept / p"),
+        "You divided by p. What stayed has p or a little more: divide by what it really has together, its sum.",
+    ),
+    Mistake(
+        "import torch\n\n\ndef top_p(probabilities, p):\n"
+        "    kept = torch.where(probabilities >= p * probabilities.max(), probabilities, 0)\n"
+        "    return kept / kept.sum()",
+        "You compared each token with the likeliest one. That is another setting, min-p. Here the sum of the likeliest "
+        "has to reach p.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "    kept = torch.zeros_like(probabilities)\n    kept[order[keep]] = best[keep]\n",
+            "    kept = (best * keep)[order]\n",
+        ),
+        "You used `order` the wrong way round. It says which token each sorted place came from: kept[order] = …, and "
+        "not kept = …[order].",
+    ),
+    Mistake(
+        SOLUTION.replace("kept[order[keep]] = best[keep]", "kept[order[keep]] = 1.0"),
+        "All tokens that stayed have the same probability now. They keep their own, in the same proportion.",
+    ),
+    Mistake(
+        SOLUTION.replace("return kept / kept.sum()", "kept[order[0]] += 1 - kept.sum()\n    return kept"),
+        "You gave all that was left over to the likeliest token. All that stay get their part: divide by the sum.",
+    ),
     Mistake(
         ALL_THAT_TIE,
         "Tokens with the same probability as the last one stayed too. Asked for are the fewest: of equals, only as "
@@ -152,6 +221,8 @@ MISTAKES = (
     Mistake(SOLUTION.replace("    return kept / kept.sum()\n", ""), says="without `return` gives None"),
 )
 
+LESS_THAN_1 = [0.5, 0.25, 0.2499995]  # together, in float32 as in float64, by less than a millionth
+
 
 def cases(rng: random.Random) -> Iterator[Case]:
     yield case([0.4, 0.3, 0.2, 0.1], 0.25, [1, 0, 0, 0], "The likeliest token alone reaches 0.25.")
@@ -162,6 +233,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield case([0.125, 0.5, 0.125, 0.25], 1.0, [0.125, 0.5, 0.125, 0.25])
     yield case([0.125, 0.5, 0.125, 0.25], 0.0, [0, 1, 0, 0], AT_LEAST_ONE)
     yield case([1.0], 0.9, [1])
+    yield case(LESS_THAN_1, 1.0, LESS_THAN_1, ROUNDING)
     yield case([0.25] * 4, 0.5, [0.5, 0.5, 0, 0], "Four equals: any two of them reach 0.5.")
     yield case(
         [0.125, 0.5, 0.125, 0.125, 0.125], 0.7, [1 / 6, 2 / 3, 1 / 6, 0, 0], "Two of the four equals are enough."

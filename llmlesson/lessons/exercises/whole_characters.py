@@ -49,7 +49,73 @@ def whole_characters(waiting, new):
     return [text, decoder.getstate()[0]]
 """
 
+OWN_BUFFER = """
+buffer = b""
+
+def whole_characters(waiting, new):
+    global buffer
+    buffer += new
+    try:
+        text, buffer = buffer.decode(), b""
+    except UnicodeDecodeError as error:
+        text, buffer = buffer[: error.start].decode(), buffer[error.start :]
+    return text, buffer
+"""
+
+A_REAL_ONE = (
+    "You took � for the sign of half a character. A text may hold a real �, which is a character like any other: ask "
+    "the decoder where it failed, not the text how it looks."
+)
+
 MISTAKES = (
+    Mistake(
+        "def whole_characters(waiting, new):\n"
+        "    data = waiting + new\n"
+        "    text = data.decode(errors='replace').rstrip('\\ufffd')\n"
+        "    return text, data[len(text.encode()) :]",
+        A_REAL_ONE,
+    ),
+    Mistake(
+        "def whole_characters(waiting, new):\n"
+        "    data = waiting + new\n"
+        "    text = data.decode(errors='replace').partition('\\ufffd')[0]\n"
+        "    return text, data[len(text.encode()) :]",
+        A_REAL_ONE,
+    ),
+    Mistake(
+        SOLUTION.replace("data.decode()", 'data.decode("utf-8-sig")'),
+        "utf-8-sig drops the mark U+FEFF at the beginning, as for files from Windows. Here it is part of the text.",
+    ),
+    Mistake(
+        BY_LENGTH.replace("range(4)", "range(3)"),
+        "Three bytes may have to wait: a character has up to four. Of an emoji, the first three can come alone.",
+    ),
+    Mistake(
+        OWN_BUFFER,
+        "You kept the bytes in a variable of your own. The function may be called for many streams at once: all it may "
+        "use is what it is given.",
+    ),
+    Mistake(
+        SOLUTION.replace("    try:", "    if len(data) < 4:\n        return '', data\n    try:"),
+        "You waited until there were four bytes. What is complete can be sent at once, even a single byte.",
+    ),
+    Mistake(
+        "def whole_characters(waiting, new):\n"
+        "    data = waiting + new\n"
+        "    for end in range(1, len(data) + 1):\n"
+        "        try:\n            return data[:end].decode(), data[end:]\n"
+        "        except UnicodeDecodeError:\n            pass\n"
+        "    return '', data",
+        "You sent the first character and held back the rest. All characters that are complete can be sent now.",
+    ),
+    Mistake(
+        SOLUTION.replace("data[error.start :]", "new"),
+        "The new bytes wait as a whole, though a part of them was sent: hold back data[error.start :] only.",
+    ),
+    Mistake(
+        SOLUTION.replace("data.decode(), b", "''.join(sign for sign in data.decode() if sign.isprintable()), b"),
+        "You left out what can't be printed. A line end is text, too, and so is the invisible sign that joins emoji.",
+    ),
     Mistake(
         'def whole_characters(waiting, new):\n    return (waiting + new).decode(errors="replace"), b""',
         "Half a character went out as the replacement character �. What is sent can't be taken back: hold it back.",
@@ -122,6 +188,9 @@ def cases(rng: random.Random) -> Iterator[Case]:
     yield Case((b"\xf0\x9f\x98", b"\x80!"), ("😀!", b""))
     yield Case((b"\xc3", b"\xa9\xe2\x82"), ("é", b"\xe2\x82"))
     yield Case((b"", b""), ("", b""))
+    yield Case((b"", b" a\n"), (" a\n", b""))
+    yield Case((b"", "�".encode()), ("�", b""))
+    yield Case((b"", "\ufeffHi".encode()), ("\ufeffHi", b""))
     for _ in range(30):
         data = "".join(rng.choices("a é€日😀", k=6)).encode()
         first, second = sorted(rng.choices(range(len(data) + 1), k=2))
