@@ -27,6 +27,7 @@ PARTS = {
     "causal-mask": "which keys a token may see",
     "keys-and-values": "K and V of a layer",
     "first-token": "scores, and the likeliest token",
+    "answer-loop": "the first loop, until generate takes its place",
     "generation-loop": "the loop, and why it ends",
     "top-p": "what a draw may choose from",
     "whole-characters": "text out of a stream of tokens",

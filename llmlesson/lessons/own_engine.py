@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,10 @@ class MyEngine:
         if not 0 <= temperature < float("inf") or not 0 <= top_p <= 1:
             raise LessonError(f"temperature is 0 or more and top_p from 0 to 1, not {temperature!r} and {top_p!r}.")
         room = min(len(request.ids) + request.max_new_tokens - 1, self.engine.config.max_position_embeddings)
-        run = _Run(self, temperature, top_p, seed, show)
+        run = _Run(self, room, temperature, top_p, seed, show)
+        if stop is None and "answer-loop" in self.mine and "generation-loop" not in self.mine:
+            reason = run.until_it_ends(request.ids, request.max_new_tokens)
+            return MyAnswer(self.engine.tokenizer.decode(run.token_ids), reason, run.token_ids)
         result = self.ask("generation-loop", run, request.ids, run.new_cache(room), request.max_new_tokens, stop)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise LessonError(f"Your generate returned {result!r}, and (text, reason) is expected. {_again('03')}")
@@ -148,12 +152,23 @@ class _Cache:
         return int(self.layers[0].length)
 
 
+class _Enough(BaseException):
+    """Ends a loop that knows no other end. Not an Exception, so that no `except Exception` of a learner keeps it."""
+
+
 class _Run:
     """One answer: the engine that a learner's `generate` is given."""
 
     def __init__(
-        self, mine: MyEngine, temperature: float, top_p: float, seed: int, show: Callable[[str], object] | None
+        self,
+        mine: MyEngine,
+        room: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+        show: Callable[[str], object] | None,
     ) -> None:
+        self._room = room  # positions of a cache that nobody asked to be another size
         self._mine, self._temperature, self._top_p, self._show = mine, temperature, top_p, show
         self._generator = torch.Generator().manual_seed(seed)
         self._waiting = b""
@@ -166,7 +181,23 @@ class _Run:
         sizes = c.num_key_value_heads, c.head_dim, max_tokens
         return _Cache([self._mine.ask("kv-cache", *sizes) for _ in range(c.num_hidden_layers)], max_tokens)
 
-    def prefill(self, ids: list[int], cache: _Cache) -> tuple[_Cache, int]:
+    def until_it_ends(self, ids: list[int], max_new_tokens: int) -> str:
+        """Answer with the learner's first loop, which knows only the end-of-sequence token. Returns why it ended."""
+        reason = "eos"
+
+        def emit(token: int) -> None:
+            nonlocal reason
+            full = len(ids) + len(self.token_ids) > self._room
+            if len(self.token_ids) == max_new_tokens or full:
+                reason = "cache_full" if len(self.token_ids) < max_new_tokens else "length"
+                raise _Enough
+
+        with suppress(_Enough):
+            self._mine.ask("answer-loop", self, ids, emit)
+        return reason
+
+    def prefill(self, ids: list[int], cache: _Cache | None = None) -> tuple[_Cache, int]:
+        cache = cache or self.new_cache(self._room)
         return cache, self._choose(*self._next(ids, cache))
 
     def decode(self, cache: _Cache, token: int) -> tuple[_Cache, int]:

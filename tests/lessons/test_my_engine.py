@@ -3,6 +3,8 @@
 import linecache
 import subprocess
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,7 +51,7 @@ def passed(exercise, source=None):
 
 def test_without_a_file_it_is_the_courses_and_gives_the_engines_tokens(expected):
     mine = lessons.my_engine()
-    assert "0 of 7 parts of this engine are yours" in repr(mine)
+    assert "0 of 8 parts of this engine are yours" in repr(mine)
     answer = mine.answer(PROMPT, max_new_tokens=TOKENS)
     assert (answer.token_ids, answer.text, answer.finish_reason) == (expected.token_ids, expected.text, "length")
 
@@ -57,7 +59,7 @@ def test_without_a_file_it_is_the_courses_and_gives_the_engines_tokens(expected)
 @pytest.mark.parametrize("exercise", PARTS)
 def test_each_part_alone(exercise, expected, folder):
     report = passed(exercise)
-    assert f"{NAME}, 1 of 7 parts of an engine" in repr(report)
+    assert f"{NAME}, 1 of 8 parts of an engine" in repr(report)
     assert list(read_parts(folder / NAME)) == [exercise]
     mine = lessons.my_engine()
     assert list(mine.mine) == [exercise]
@@ -74,7 +76,7 @@ def test_all_parts_and_the_file_answers_by_itself(which, expected, folder):
         passed(exercise, (found.solution, *found.others)[which])
     mine = lessons.my_engine()
     assert sorted(mine.mine) == sorted(PARTS)
-    assert "7 of 7 parts" in mine._repr_mimebundle_()["text/html"]
+    assert "8 of 8 parts" in mine._repr_mimebundle_()["text/html"]
     assert mine.matches(max_new_tokens=TOKENS)
     drawn = [mine.answer("Hi", 3, temperature=1.5, seed=seed).token_ids for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -85,6 +87,50 @@ def test_all_parts_and_the_file_answers_by_itself(which, expected, folder):
         )
         assert run.returncode == 0, run.stderr
         assert run.stdout.endswith(real_engine().generate("What is the capital of France?").text + "\n")
+
+
+def test_the_first_loop_answers_until_the_second_takes_its_place(folder, monkeypatch):
+    """Lesson 00's loop knows one end; the others are seen to around it, and a stop string asks for `generate`."""
+    passed("answer-loop")
+    mine = lessons.my_engine()
+    asked = []
+    guarded = mine.guarded
+    monkeypatch.setattr(mine, "guarded", lambda part, *rest: (asked.append(part), guarded(part, *rest))[1])
+    question = "What is the capital of France?"
+    for options in ({}, {"max_new_tokens": 3}, {"max_new_tokens": 8}, {"max_new_tokens": 7}):
+        theirs, asked[:] = real_engine().generate(question, **options), []
+        ours = mine.answer(question, **options)
+        assert (ours.token_ids, ours.text, ours.finish_reason) == (
+            theirs.token_ids,
+            theirs.text,
+            theirs.finish_reason,
+        )
+        assert "answer-loop" in asked
+        assert "generation-loop" not in asked
+    asked.clear()
+    assert mine.answer(question, stop=" of").text == "The capital"
+    passed("generation-loop")
+    later = lessons.my_engine()
+    monkeypatch.setattr(later, "guarded", lambda part, *rest: (asked.append(part), guarded(part, *rest))[1])
+    later.answer(question, 2)
+    assert "generation-loop" in asked
+    assert "answer-loop" not in asked
+
+
+def test_a_full_cache_ends_the_first_loop(folder):
+    passed("answer-loop")
+    mine = lessons.my_engine()
+    ids = mine.engine.tokenizer.chat("What is the capital of France?")
+    short = replace(mine.engine.config, max_position_embeddings=len(ids) + 2)
+    mine.engine = SimpleNamespace(
+        config=short,
+        request=mine.engine.request,
+        model=mine.engine.model,
+        tokenizer=mine.engine.tokenizer,
+        eos_token_ids=mine.engine.eos_token_ids,
+    )
+    answer = mine.answer("What is the capital of France?", 20)
+    assert (len(answer.token_ids), answer.finish_reason) == (3, "cache_full")
 
 
 def test_a_part_brings_what_it_needs(folder):
