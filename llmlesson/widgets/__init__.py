@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llmlesson.widgets.attention_explorer import AttentionExplorer
     from llmlesson.widgets.cache_inspector import CacheInspector
     from llmlesson.widgets.decode_stepper import DecodeStepper
+    from llmlesson.widgets.machine_explorer import MachineExplorer
     from llmlesson.widgets.prefill_explorer import PrefillExplorer
     from llmlesson.widgets.request_explorer import RequestExplorer
     from llmlesson.widgets.tokenizer_explorer import TokenizerExplorer
@@ -27,6 +28,7 @@ __all__ = [
     "CacheInspector",
     "DecodeStepper",
     "GQAExplorer",
+    "MachineExplorer",
     "Prediction",
     "PrefillExplorer",
     "RequestExplorer",
@@ -37,6 +39,7 @@ _LAZY = {
     "AttentionExplorer": "attention_explorer",
     "CacheInspector": "cache_inspector",
     "DecodeStepper": "decode_stepper",
+    "MachineExplorer": "machine_explorer",
     "PrefillExplorer": "prefill_explorer",
     "RequestExplorer": "request_explorer",
     "TokenizerExplorer": "tokenizer_explorer",

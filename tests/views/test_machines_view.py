@@ -15,62 +15,55 @@ from llmlesson.views.plot import Pictured
 from llmlesson.views.roofline import pictured_roofline
 
 POINTS = {"64 tokens": PEAKS.place(cost.prefill(CONFIG, 64), 0.0002)}
-MODELS = {"small": CONFIG, "same": CONFIG}
 
 
-@pytest.fixture(scope="module")
-def pictured():
-    return machines_figure(PEAKS, POINTS, [T4, H100], MODELS)
+def on(card, config=CONFIG):
+    return machines_figure(PEAKS, POINTS, card, "a model of 1B", config)
 
 
-def visible(figure, which):
-    """The names of the traces that are seen once button `which` of the first menu was pressed."""
-    change, traces = figure.layout.updatemenus[0].buttons[which].args
-    seen = dict(zip(traces, change["visible"], strict=True))
-    return [trace.name for index, trace in enumerate(figure.data) if seen.get(index, trace.visible is not False)]
+def traces(shown):
+    return {trace.name: trace for trace in shown.figure.data}
 
 
-def test_what_was_measured_stays_whatever_machine_is_chosen(pictured):
-    names = ["this machine", "T4", "H100"]
-    for which, name in enumerate(names):
-        roofs = ["this machine"] if which == 0 else ["this machine", name]
-        assert visible(pictured.figure, which) == [*roofs, f"computed for {name}", "measured"]
+@pytest.mark.parametrize("card", [None, T4, H100])
+def test_what_was_measured_stays_whatever_machine_is_chosen(card):
+    others = ["this machine"] if card is None else ["this machine", card.name]
+    assert list(traces(on(card))) == [*others, f"computed for {others[-1]}", "measured"]
+    assert len(on(card).figure.layout.annotations) == len(others)
 
 
-def test_measured_is_filled_and_solid_computed_is_hollow_and_dashed(pictured):
-    traces = {trace.name: trace for trace in pictured.figure.data}
-    assert traces["this machine"].line.dash == "solid"
-    assert traces["H100"].line.dash == traces["T4"].line.dash != "solid"
-    assert traces["computed for H100"].marker.symbol == "circle-open"
-    assert traces["measured"].marker.symbol is None
-    assert all(text.startswith("computed: ") for text in traces["computed for H100"].hovertext)
+def test_measured_is_filled_and_solid_computed_is_hollow_and_dashed():
+    found = traces(on(H100))
+    assert found["this machine"].line.dash == "solid"
+    assert found["H100"].line.dash != "solid"
+    assert found["computed for H100"].marker.symbol == "circle-open"
+    assert found["measured"].marker.symbol is None
+    assert all(text.startswith("computed: a model of 1B on H100") for text in found["computed for H100"].hovertext)
 
 
-def test_computed_points_lie_on_the_limits_of_the_chosen_machine(pictured):
-    for card in (T4, H100):
-        [trace] = [trace for trace in pictured.figure.data if trace.name == f"computed for {card.name}"]
-        for tokens, x, y in zip(TOKENS, trace.x, trace.y, strict=True):
-            work = cost.prefill(CONFIG, tokens, dtype=torch.bfloat16)
-            assert x == work.intensity
-            assert y * 1e9 == pytest.approx(work.flops / card.least_seconds(work))
+@pytest.mark.parametrize("card", [T4, H100])
+def test_computed_points_lie_on_the_limits_of_the_chosen_machine(card):
+    trace = traces(on(card))[f"computed for {card.name}"]
+    for tokens, x, y in zip(TOKENS, trace.x, trace.y, strict=True):
+        work = cost.prefill(CONFIG, tokens, dtype=torch.bfloat16)
+        assert x == work.intensity
+        assert y * 1e9 == pytest.approx(work.flops / card.least_seconds(work))
 
 
-def test_each_model_brings_its_numbers_to_all_machines(pictured):
-    for button in pictured.figure.layout.updatemenus[1].buttons:
-        change, traces = button.args
-        assert [pictured.figure.data[index].name[:8] for index in traces] == ["computed"] * 3
-        assert len(change["x"]) == len(change["hovertext"]) == 3
+def test_this_machine_computes_in_the_numbers_that_its_limits_were_measured_with():
+    trace = traces(on(None))["computed for this machine"]
+    dtype = getattr(torch, PEAKS.dtype)
+    assert list(trace.x) == [cost.prefill(CONFIG, tokens, dtype=dtype).intensity for tokens in TOKENS]
 
 
 def test_weights_that_do_not_fit_are_said_to():
     card = DataSheet("tiny", T4.flops_per_second, T4.bytes_per_second, 10.0, "nowhere")
-    figure = machines_figure(PEAKS, POINTS, [card], MODELS).figure
-    assert "more than its memory" in figure.data[3].hovertext[0]
-    assert "more than its memory" not in figure.data[2].hovertext[0]  # what this machine holds, nobody asked
+    assert "more than its memory" in traces(on(card))["computed for tiny"].hovertext[0]
+    assert "more than its memory" not in traces(on(None))["computed for this machine"].hovertext[0]  # nobody asked
 
 
 @pytest.mark.parametrize(
-    "shown", [machines_figure(PEAKS, POINTS, [T4, H100], MODELS), pictured_roofline(PEAKS, POINTS)]
+    "shown", [machines_figure(PEAKS, POINTS, H100, "a model", CONFIG), pictured_roofline(PEAKS, POINTS)]
 )
 def test_a_page_without_a_kernel_has_a_picture_of_the_same_data(shown):
     assert isinstance(shown, Pictured)
