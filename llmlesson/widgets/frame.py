@@ -26,6 +26,7 @@ CSS = f"""
 .ll .jupyter-button, .ll select, .ll input[type=text] {{ min-height: 36px; height: auto; border-radius: 6px }}
 .ll .jupyter-button {{ border: 1px solid var(--wait); background: transparent; color: inherit; line-height: 1.4 }}
 .ll .jupyter-button.main {{ background: var(--ink); border-color: var(--ink); color: var(--paper); font-weight: 600 }}
+.ll .jupyter-button.mod-active {{ border: 2px solid var(--ink); font-weight: 600 }}
 .ll .jupyter-button:focus-visible, .ll :is(input, select, textarea):focus-visible {{
   outline: 3px solid var(--prompt); outline-offset: 1px }}
 .ll .widget-hbox {{ align-items: flex-start }}
