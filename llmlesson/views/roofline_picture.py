@@ -9,7 +9,10 @@ from typing import NamedTuple
 from llmlesson.views.markup import label, note, svg
 from llmlesson.views.style import paint
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 400, 70, 190, 14, 46
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 412, 70, 190, 26, 46
+
+MEASURED = "Solid and filled: measured on this machine."
+COMPUTED = "Dashed and hollow: computed from data sheets, at the limit."
 
 
 class Roof(NamedTuple):
@@ -77,9 +80,9 @@ def roofline_picture(roofs: Sequence[Roof], marks: Sequence[Mark]) -> str:
         above = index % 2 == 0
         at = (x(mark.intensity) + (-8 if above else 8), y(mark.flops_per_second) + (-7 if above else 16))
         parts.append(label(*at, mark.name, anchor="end" if above else "start"))
-    return svg(WIDTH, HEIGHT, _spoken(roofs, marks), parts) + note(
-        "Solid and filled: measured on this machine. Dashed and hollow: computed from data sheets, at the limit."
-    )
+    kinds = {one.measured for one in (*roofs, *marks)}
+    how = " ".join(text for measured, text in ((True, MEASURED), (False, COMPUTED)) if measured in kinds)
+    return svg(WIDTH, HEIGHT, _spoken(roofs, marks), parts) + note(how)
 
 
 def _gflops(speed: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -81,3 +82,10 @@ def test_the_still_of_the_cards_says_that_it_is_computed():
     assert "measured, ridge" not in html
     assert "295" in html
     assert 'stroke-dasharray="4 3"' in html
+    assert "Solid and filled" not in html
+    assert "Solid and filled" in machines_figure(PEAKS, POINTS, H100, "a model", CONFIG).html
+
+
+def test_no_label_of_the_still_is_cut_off():
+    html = machines_picture([T4, H100], CONFIG)
+    assert all(float(y) >= 12 for y in re.findall(r'<text x="[\d.]+" y="(-?[\d.]+)"', html))

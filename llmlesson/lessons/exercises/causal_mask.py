@@ -63,6 +63,7 @@ A_FIXED_SIZE = "Your mask is cut out of one of a fixed size. Prompts may be long
 SLIDING = "Each token sees only those just before it, as with a sliding window. Here it sees all that came before."
 
 MISTAKES = (
+    Mistake(SEES_ALL, "Every token sees every other, also those that come after it: nothing is causal about that."),
     Mistake(
         "import torch\n\ndef causal_mask(cached, new):\n"
         "    return torch.cat((torch.ones(new, cached), torch.eye(new)), dim=1).bool()",
@@ -98,7 +99,6 @@ MISTAKES = (
         ),
         SLIDING,
     ),
-    Mistake(SEES_ALL, "Every token sees every other, also those that come after it: nothing is causal about that."),
     Mistake(
         HIDDEN_IS_TRUE,
         "It is the other way round: True stands where a token may see, False where the position is hidden from it.",
