@@ -61,7 +61,7 @@ def test_the_long_answer(engine):
 def test_what_a_step_reads(engine):
     early, late = cost.decode(engine.config, 38), cost.decode(engine.config, 236)
     assert f"{early.weight_bytes / 1e6:.0f} million bytes" in PROSE
-    assert f"it is {late.nbytes / early.nbytes - 1:.0%}".replace("%", " %") + " more bytes" in PROSE
+    assert f"{late.nbytes / early.nbytes - 1:.1%} more bytes".replace("%", " %") in PROSE
     assert "half a FLOP for each byte" in PROSE
     assert early.intensity == pytest.approx(0.5, abs=0.02)
     assert late.intensity == pytest.approx(0.5, abs=0.02)

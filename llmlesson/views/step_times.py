@@ -12,7 +12,7 @@ from llmlesson.views.style import paint
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 340, 60, 190, 14, 46
 ACROSS, UP = "tokens in the cache", "ms for a step"
-HOW = "Filled: measured on this machine. Dashed: computed, bytes divided by bandwidth."
+FILLED, DASHED = "Filled: measured on this machine.", "Dashed: computed, bytes divided by bandwidth."
 
 
 class StepTimes(NamedTuple):
@@ -27,7 +27,7 @@ class StepTimes(NamedTuple):
 
 def step_times(title: str, series: Sequence[StepTimes]) -> Pictured:
     """Measured steps as filled points, computed ones as dashed lines, with a still of the same. Not without series."""
-    figure = new_figure(title, ACROSS, UP, HOW)
+    figure = new_figure(title, ACROSS, UP, _how(series))
     for one in series:
         how = "measured" if one.measured else "computed"
         figure.add_scatter(
@@ -73,7 +73,7 @@ def step_times_picture(series: Sequence[StepTimes]) -> str:
             path = "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
             parts.append(f'<path d="M{path}" {paint(stroke="answer", width=2, dash="4 3")}/>')
         parts.append(label(points[-1][0] + 10, points[-1][1] + 4, one.name, bold=True))
-    return svg(WIDTH, HEIGHT, _spoken(series), parts) + note(HOW)
+    return svg(WIDTH, HEIGHT, _spoken(series), parts) + note(_how(series))
 
 
 def ticks(most: float) -> list[float]:
@@ -81,6 +81,12 @@ def ticks(most: float) -> list[float]:
     power = 10.0 ** floor(log10(most / 4))
     step = next(power * nice for nice in (1, 2, 5, 10) if power * nice * 5 >= most)
     return [step * index for index in range(int(-(-most // step)) + 1)]
+
+
+def _how(series: Sequence[StepTimes]) -> str:
+    """What filled and dashed mean, where there is some of it."""
+    kinds = {one.measured for one in series}
+    return " ".join(text for measured, text in ((True, FILLED), (False, DASHED)) if measured in kinds)
 
 
 def _spoken(series: Sequence[StepTimes]) -> str:

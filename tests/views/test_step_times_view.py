@@ -34,6 +34,12 @@ def test_the_still_has_every_step_in_its_place():
     assert "40 with 40" in html
 
 
+def test_only_what_is_there_is_explained():
+    for series, said in (([HERE], "Filled"), ([LIMIT], "Dashed"), ([HERE, LIMIT], "Filled Dashed")):
+        html = step_times("Steps", series).html
+        assert [word for word in ("Filled", "Dashed") if f"{word}: " in html] == said.split()
+
+
 def test_a_long_answer_stays_small():
     many = range(2_000)
     shown = step_times("Steps", [StepTimes("here", many, [0.03] * 2_000, True, [" token"] * 2_000)])
