@@ -80,7 +80,7 @@ def roofline_picture(roofs: Sequence[Roof], marks: Sequence[Mark]) -> str:
         above = index % 2 == 0
         at = (x(mark.intensity) + (-8 if above else 8), y(mark.flops_per_second) + (-7 if above else 16))
         parts.append(label(*at, mark.name, anchor="end" if above else "start"))
-    kinds = {one.measured for one in (*roofs, *marks)}
+    kinds = {roof.measured for roof in roofs} | {mark.measured for mark in marks}
     how = " ".join(text for measured, text in ((True, MEASURED), (False, COMPUTED)) if measured in kinds)
     return svg(WIDTH, HEIGHT, _spoken(roofs, marks), parts) + note(how)
 
