@@ -146,6 +146,7 @@ WHERE = {
     "03": ("Decode",),
     "03b": ("Decode",),
     "04": ("Prefill", "Decode"),
+    "04b": ("Prefill", "Decode"),
     "05": ("Prefill", "Decode"),
     "06": ("Prefill", "Decode"),
     "07": ("Client", "LLM server", "Streaming response"),

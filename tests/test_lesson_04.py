@@ -1,4 +1,4 @@
-"""Numbers that lesson 04 states in words: they are those of the model, of the counted cost, of the lab."""
+"""Numbers that lesson 04 states in words: they are those of the model and of the counted cost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from llmlesson.lessons.cache_lab import SECOND_TURN, STEPS, CacheLab
-from llmlesson.lessons.exercises.mend_cache import BROKEN
 from llmlesson.lessons.real import real_engine
-from llmlesson.measure import answer
+from llmlesson.measure import answer, cost
 
 NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "04_kv_cache.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
@@ -34,6 +32,19 @@ def test_the_shape_of_a_column(config):
     assert f"{config.head_dim} numbers in each of {config.num_key_value_heads} heads" in PROSE
 
 
+def test_what_is_kept_and_what_it_is_made_of(config):
+    c = config
+    width = 2 * c.num_key_value_heads * c.head_dim
+    assert f"one row of {c.hidden_size} numbers, x" in PROSE
+    assert f"{c.num_attention_heads} query heads and only 3 KV heads, so K and V together are {width} numbers" in PROSE
+    assert f"With nine KV heads they would be {3 * width:,}, and x would take half the memory" in PROSE
+    assert (c.num_key_value_heads, c.num_attention_heads, 3 * width) == (3, 9, 2 * c.hidden_size)
+    # Making K and V of a position anew, counted as what they add to the work of reading it.
+    step = cost.decode(c, 2000)
+    made = 2000 * 2 * c.hidden_size * width * c.num_hidden_layers
+    assert made > 50 * step.flops
+
+
 def test_the_articles_case(config):
     cached, without = answer.with_cache(config, 2000, 500), answer.without_cache(config, 2000, 500)
     assert "2,000 + 499 (the last token is never read), not 1,124,750." in CODE
@@ -47,7 +58,7 @@ def test_the_articles_case(config):
 def test_sixteen_times_smaller(config):
     assert (2000 // 16, 500 // 16) == (125, 31)
     times = answer.without_cache(config, 125, 31).flops / answer.with_cache(config, 125, 31).flops
-    assert f"{times:.0f} times as much without the cache" in PROSE
+    assert f"the loop without the cache then has {times:.0f} times as much work" in PROSE
 
 
 def test_powers_of_the_length(config):
@@ -66,39 +77,3 @@ def test_where_attention_is_half(config):
     by_flops, by_bytes = answer.decode_break_even(config)
     assert f"half of a decode step's arithmetic at {by_flops:,} tokens of context" in PROSE
     assert f"that would be at {by_bytes:,}, and the context ends at {config.max_position_embeddings:,}" in PROSE
-
-
-def test_the_second_turn(engine):
-    first = engine.generate("What is the capital of France?", cache=engine.new_cache(128))
-    conversation = [
-        {"role": "user", "content": "What is the capital of France?"},
-        {"role": "assistant", "content": first.text},
-        {"role": "user", "content": "And of Italy?"},
-    ]
-    everything = engine.tokenizer.chat(conversation)
-    assert f"whole conversation so far, {len(everything)} tokens" in PROSE
-    assert f"{len(everything) - first.cache.length}, not {len(everything) - first.cache.length - 1}:" in PROSE
-    assert f"cache.truncate({first.cache.length})" in CODE
-    assert f"other[{first.cache.length}:]" in CODE
-
-
-def test_the_lab(engine):
-    lab = CacheLab(engine)
-    second = engine.tokenizer.encode(SECOND_TURN, special=True)
-    assert f"makes {STEPS} steps, and then reads a second turn of {len(second)} tokens" in PROSE
-    late, mask, window = (lab.symptoms(bug) for bug in ("late", "top-left", "window"))
-    prompt, steps, _ = late.right_lengths
-    assert f"0 to {prompt - 1} are the prompt, {prompt} to {steps - 1} the steps, from {steps} on" in PROSE
-    # E: wrong in every step, some by more than 2, and the right words
-    assert min(late.differences[1:]) > 0.1
-    assert max(late.differences) > 2
-    assert late.departs is None
-    # F and D
-    assert mask.first_wrong_step is None
-    assert mask.second_turn > 1
-    assert window.first_wrong_step == 12
-    assert "D is right until its twelfth step" in PROSE
-
-
-def test_what_is_to_be_mended_is_what_the_package_has():
-    assert f"```python\n{BROKEN.strip()}\n```" in RAW

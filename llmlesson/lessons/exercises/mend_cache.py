@@ -271,7 +271,7 @@ def real_case() -> Case:
 
 
 EXERCISE = Exercise(
-    lesson="04",
+    lesson="04b",
     stub=STUB,
     hints=(
         "With an empty cache its attention is right. So ask of each line: what is different when something is in the "
