@@ -150,6 +150,7 @@ WHERE = {
     "05": ("Prefill", "Decode"),
     "06": ("Prefill", "Decode"),
     "07": ("Client", "LLM server", "Streaming response"),
+    "07b": ("Client", "Load balancer", "LLM server", "Streaming response"),
 }
 
 

@@ -41,6 +41,7 @@ http://127.0.0.1:{port} {{
 		health_uri /health
 		health_interval 500ms
 		fail_duration 5s
+		unhealthy_status 503
 		header_down X-Replica {{http.reverse_proxy.upstream.hostport}}
 		{buffer}
 	}}
@@ -56,7 +57,8 @@ defaults
   timeout server 300s
   timeout queue 30s
   retries 2
-  option redispatch
+  retry-on conn-failure 503
+  option redispatch 1
   option abortonclose
   {buffer}
 frontend clients
