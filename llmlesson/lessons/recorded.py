@@ -17,21 +17,27 @@ RECORDED = Path(__file__).with_name("data") / "balanced.json"
 Trial = Callable[..., list[Exchange]]
 
 
-def or_recorded(trial: Trial) -> Trial:
-    """A function of requests that needs a balancer: without one, it gives what tools/record_balanced.py has stored.
+def recorded(asks: Sequence[Ask], **settings: object) -> list[Exchange]:
+    """What tools/record_balanced.py has stored of a trial. Raises LessonError for one that nobody has tried."""
+    stored = json.loads(RECORDED.read_text(encoding="utf-8")).get(key(asks, settings))
+    if stored is None:
+        raise LessonError(f"This has not been recorded. {INSTALL}")
+    return [Exchange(**one) for one in stored]
 
-    It says so. Raises LessonError for requests and settings that nobody has tried.
+
+def or_recorded(trial: Trial) -> Trial:
+    """A function of requests that needs a balancer: without one it gives what was recorded, and says so.
+
+    Then it raises LessonError for requests and settings that nobody has tried.
     """
 
     @functools.wraps(trial)
     def tried(asks: Sequence[Ask], **settings: object) -> list[Exchange]:
         if find_balancer() is not None:
             return trial(asks, **settings)
-        stored = json.loads(RECORDED.read_text(encoding="utf-8")).get(key(asks, settings))
-        if stored is None:
-            raise LessonError(f"This has not been recorded. {INSTALL}")
+        seen = recorded(asks, **settings)
         print("(No load balancer here: this was measured on another machine.)")
-        return [Exchange(**one) for one in stored]
+        return seen
 
     return tried
 

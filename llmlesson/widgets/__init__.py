@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from llmlesson.widgets.machine_explorer import MachineExplorer
     from llmlesson.widgets.prefill_explorer import PrefillExplorer
     from llmlesson.widgets.request_explorer import RequestExplorer
+    from llmlesson.widgets.request_map import RequestMap
     from llmlesson.widgets.tokenizer_explorer import TokenizerExplorer
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Prediction",
     "PrefillExplorer",
     "RequestExplorer",
+    "RequestMap",
     "TokenizerExplorer",
 ]
 
@@ -42,6 +44,7 @@ _LAZY = {
     "MachineExplorer": "machine_explorer",
     "PrefillExplorer": "prefill_explorer",
     "RequestExplorer": "request_explorer",
+    "RequestMap": "request_map",
     "TokenizerExplorer": "tokenizer_explorer",
 }
 
