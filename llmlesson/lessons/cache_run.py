@@ -44,9 +44,10 @@ class CacheRun:
                 f"✗ In {count} tokens, logits with your cache differ from those with the engine's by up to "
                 f"{self.difference:.3g}. Rounding stays below {WRONG_LOGIT}. The tokens are {tokens}."
             )
+        logits = f"logits that differ by {self.difference:.1g} at most" if self.difference else "just the same logits"
         return (
             f"✓ Your cache carried the real model through {count} tokens: the same tokens as with the engine's cache, "
-            f"and logits that differ by {self.difference:.1g} at most."
+            f"and {logits}."
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:

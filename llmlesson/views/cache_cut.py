@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmlesson.views.markup import key_over_value, label, svg
 from llmlesson.views.style import paint
 
-CELL, ROW, LEFT, TOP = 26, 46, 150, 34  # a position, a row of them, the margins
+CELL, ROW, LEFT, TOP, SAYS = 26, 46, 150, 34, 350  # a position, a row of them, the margins, the text behind a row
 
 
 def cache_cut(kept: int, new: int, cut: int) -> str:
@@ -36,7 +36,7 @@ def cache_cut(kept: int, new: int, cut: int) -> str:
         f"{kept - cut} that are left are right. Cut at the front by {cut}, the {kept - cut} that are left are wrong "
         "from layer 1 on."
     )
-    return svg(right + 290, TOP + len(rows) * ROW, spoken, parts)
+    return svg(right + SAYS, TOP + len(rows) * ROW, spoken, parts)
 
 
 def _cell(x: float, y: float, kind: str) -> str:

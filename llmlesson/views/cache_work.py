@@ -6,6 +6,7 @@ from llmlesson.views.markup import key_over_value, label, svg
 from llmlesson.views.style import paint
 
 CELL, GAP, HEAD = 24, 96, 64  # a cell, the room between the two halves, the room above them
+LEGEND = 880  # its width
 
 
 def work_left(prompt: int, new: int) -> str:
@@ -15,7 +16,7 @@ def work_left(prompt: int, new: int) -> str:
     """
     columns = prompt + new - 1
     half = columns * CELL
-    width, height = 2 * half + GAP + 190, HEAD + new * CELL + 62
+    width, height = max(2 * half + GAP + 190, LEGEND), HEAD + new * CELL + 62
     parts = []
     for side, name in enumerate(("without the cache", "with the cache")):
         left = 92 + side * (half + GAP)

@@ -37,7 +37,7 @@ def token_times(seconds: Mapping[str, Sequence[float]], again: Collection[str] =
         )
     figure.update_traces(marker_size=6)
     figure.update_xaxes(range=[0.5, counts.pop() + 0.5])
-    figure.update_yaxes(range=[0, 1.08 * most])
+    figure.update_yaxes(range=[0, 1.08 * most], tickformat=",")
     scale = 420 - 64 - 44  # pixels of the figure, for all of the axis
     for name, above in _apart({name: scale * end / (1.08 * most) for name, end in ends.items()}).items():
         figure.add_annotation(

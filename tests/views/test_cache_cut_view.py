@@ -1,5 +1,7 @@
 """The picture of what a cache may be cut by: as many cells as there are positions, in words, too."""
 
+import re
+
 import pytest
 
 from llmlesson.views.cache_cut import cache_cut
@@ -12,6 +14,14 @@ def test_cells_are_the_positions():
     assert picture.count('stroke-dasharray="1.5 3"') == 3 + 3
     assert picture.count('stroke-dasharray="4 3"') == 5
     assert "Cut at the front by 3, the 5 that are left are wrong" in picture
+
+
+def test_texts_are_inside_the_picture():
+    picture = cache_cut(kept=8, new=2, cut=3)
+    width = int(re.search(r'viewBox="0 0 (\d+) ', picture)[1])
+    texts = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="start"[^>]*>([^<]+)', picture)
+    assert len(texts) == 4
+    assert max(float(x) + 7 * len(text) for x, text in texts) <= width  # 7 pixels a letter, at most
 
 
 @pytest.mark.parametrize("sizes", [(8, 2, 8), (8, 0, 3), (8, 2, 0)])
