@@ -24,6 +24,7 @@ CHECKS = {
     "kernel": "jupyter.kernel",
     "widgets": "jupyter.widgets",
     "plots": "jupyter.plots",
+    "balancer": "balancer.balancer",
     "proxy": "network.proxy",
 }
 ONLINE = {"online": "network.sources"}

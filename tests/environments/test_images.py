@@ -90,8 +90,9 @@ def test_post_build_keeps_what_conda_brought(built):
 
 @posix
 def test_post_build_fetches_the_model_and_writes_jupyters_settings(built):
-    install, fetch = (built / "calls").read_text().splitlines()
+    install, balancer, fetch = (built / "calls").read_text().splitlines()
     assert install.startswith("pip install --no-cache-dir --constraint ")
+    assert balancer == "pip install --no-cache-dir -r requirements-balancer.txt"
     assert fetch == "llmlesson fetch"
     for file in ("jupyter_server_config.py", "labconfig/page_config.json"):
         assert (built / "prefix/etc/jupyter" / file).read_bytes() == (ROOT / "deploy/jupyter" / file).read_bytes()
@@ -131,7 +132,14 @@ def test_the_build_context_holds_what_is_built():
     entry = next(step[-1] for step in dockerfile("deploy/Dockerfile") if step[0] == "ENTRYPOINT")
     needed = [
         entry.strip('"]').removeprefix("/srv/llmlesson/"),
-        *("binder/environment.yml", "binder/postBuild", "deploy/jupyter", "requirements.txt", "pyproject.toml"),
+        *(
+            "binder/environment.yml",
+            "binder/postBuild",
+            "deploy/jupyter",
+            "requirements.txt",
+            "requirements-balancer.txt",
+            "pyproject.toml",
+        ),
         *("llmlesson/limits.py", "notebooks/glossary.md", PROJECT["readme"], *PROJECT["license-files"]),
     ]
     for path in needed:
