@@ -59,7 +59,7 @@ def machines_figure(
     marks = marks_of(roof, config, dtype)
     figure = new_figure("Reading a prompt, here and elsewhere", "FLOPs per byte moved", "GFLOP/s")
     across = [one.ridge for one in roofs] + [mark.intensity for mark in marks]
-    left, right = min(across) / 2, max(across) * 4
+    left, right = min(across) / 2, max(across) * 12
     for one in roofs:
         figure.add_scatter(
             x=[left, one.ridge, right],
