@@ -59,7 +59,7 @@ def machines_figure(
     marks = marks_of(roof, config, dtype)
     figure = new_figure("Reading a prompt, here and elsewhere", "FLOPs per byte moved", "GFLOP/s")
     across = [one.ridge for one in roofs] + [mark.intensity for mark in marks]
-    left, right = min(across) / 2, max(across) * 12
+    left, right = min(across) / 6, max(across) * 8
     for one in roofs:
         figure.add_scatter(
             x=[left, one.ridge, right],
@@ -71,12 +71,12 @@ def machines_figure(
         )
         figure.add_annotation(
             text=f"{one.name}, {'measured' if one.measured else 'computed'}",
-            x=log10(right),
+            x=log10(right) - 0.05,  # on the edge, plotly may take it for outside and drop it
             y=log10(one.flops_per_second / 1e9),
             xanchor="right",
-            yanchor="bottom",
+            yanchor="top",
             xshift=0,
-            yshift=3,
+            yshift=-3,
         )
     figure.add_scatter(
         x=[mark.intensity for mark in marks],
