@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import socket
-import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -75,11 +75,15 @@ backend replicas
 
 
 def find_balancer(names: Sequence[str] = PROGRAMS) -> str | None:
-    """The path of the first of these programs that is installed: beside this Python, or on PATH. None if none is."""
-    beside = str(Path(sys.executable).parent)
+    """The path of the first of these programs that is installed, or None.
+
+    It looks where pip puts programs, for this Python and for this user, on PATH, and where Debian puts servers, which
+    is on root's PATH only.
+    """
+    pips = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))]
+    places = [*pips, *os.environ.get("PATH", "").split(os.pathsep), "/usr/sbin", "/usr/local/sbin"]
     for name in names:
-        found = shutil.which(name, path=beside) or shutil.which(name)
-        if found:
+        if found := shutil.which(name, path=os.pathsep.join(filter(None, places))):
             return found
     return None
 

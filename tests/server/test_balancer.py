@@ -104,6 +104,19 @@ def test_without_a_balancer_it_says_what_to_install(monkeypatch, replicas):
         Balancer(replicas.urls)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="programs end with .exe there")
+@pytest.mark.parametrize("place", ["scripts", "PATH"])
+def test_it_is_found_where_pip_puts_it_and_on_path(monkeypatch, tmp_path, place):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "caddy").write_text("#!/bin/sh\n")
+        (tmp_path / name / "caddy").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "other"))
+    scripts = tmp_path / ("one" if place == "scripts" else "nowhere")
+    monkeypatch.setattr(balancing.sysconfig, "get_path", lambda *args: str(scripts))
+    assert find_balancer() == str(tmp_path / ("one" if place == "scripts" else "other") / "caddy")
+
+
 def test_what_cannot_be_is_refused(replicas, path):
     with pytest.raises(LessonError, match="no policy 'fastest'"):
         Balancer(replicas.urls, "fastest", program=path)
