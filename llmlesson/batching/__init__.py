@@ -1,1 +1,1 @@
-"""Many requests on one engine: which blocks of memory are whose, who is next, and the loop around them."""
+"""Many requests on one engine: who owns which blocks of memory, whose turn is next, and the loop around them."""

@@ -1,4 +1,4 @@
-"""Many requests on one engine: each step reads what the scheduler gives to each, in one forward pass."""
+"""Many requests on one engine: each step is one forward pass over the tokens that the scheduler gives each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from llmlesson.engine.paged_cache import Span
 from llmlesson.engine.prompt import Prompt
 from llmlesson.errors import LessonError
 
-# Tokens that each running request has room for, on average, where the number of blocks isn't given.
+# If the number of blocks isn't given, each running request has room for this many tokens on average.
 DEFAULT_ROOM = 1024
 
 NO_TOKEN = -1
@@ -33,11 +33,11 @@ class BatchEngine:
     """An engine for many requests at once, with one paged KV cache for all.
 
     blocks, block_size: size of the cache; without `blocks` it has room for 1,024 tokens for each running request.
-    share_prefixes: whether texts that begin alike share blocks. token_budget: the most tokens that one step reads.
-    max_running: the most requests that share a step. static: newcomers wait until all that run have ended, for
-    comparison.
+    share_prefixes: whether texts with the same beginning share blocks. token_budget: the most tokens that one step
+    reads. max_running: the most requests that share a step. static: new requests wait until all running ones have
+    ended, for comparison.
 
-    One thread makes the steps; `add` and `cancel` may be called from any other meanwhile.
+    One thread makes the steps. Other threads may call `add` and `cancel` at any time.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class BatchEngine:
         self.pool = BlockPool(blocks, block_size)
         self.scheduler = Scheduler(self.pool, token_budget, max_running, share_prefixes, static)
         self.cache = engine.new_paged_cache(blocks, block_size)
-        self._inboxes: dict[Request, deque[Step]] = {}  # of those who stream: steps not yet handed out
-        self._lock = threading.Lock()  # held for moments only, never while the model runs
+        self._inboxes: dict[Request, deque[Step]] = {}  # for each stream: steps that it hasn't yielded yet
+        self._lock = threading.Lock()  # held only briefly, never while the model runs
         self._stepping = threading.Lock()
 
     def __len__(self) -> int:
@@ -74,17 +74,17 @@ class BatchEngine:
         chat: bool = True,
         salt: str = "",
     ) -> Request:
-        """Put a request into the queue. Its tokens come with the next steps.
+        """Put a request into the queue. The next steps produce its tokens.
 
-        All as for `Engine.stream`; salt: only requests with the same salt share blocks of the cache. Raises LessonError
-        for wrong input, and for a request that the cache could never hold.
+        The arguments are those of `Engine.stream`; salt: only requests with the same salt share blocks of the cache.
+        Raises LessonError for wrong input, and for a request that the cache could never hold.
         """
         request = self.engine.request(prompt, max_new_tokens, sampling, stop, chat)
         self.enqueue(request, salt)
         return request
 
     def cancel(self, request: Request) -> None:
-        """End a request, with the finish_reason "cancelled"; its blocks are free at once. No matter if it has ended."""
+        """End a request with the finish_reason "cancelled" and free its blocks. Does nothing if it has ended."""
         with self._lock:
             self.scheduler.cancel(request)
             if request.finish_reason is None:
@@ -92,16 +92,18 @@ class BatchEngine:
 
     @torch.no_grad()
     def step(self) -> StepReport:
-        """One forward pass, with a share for each request that the scheduler chose. Without work, an empty report.
+        """One forward pass for the requests that the scheduler chose. If there is no work, the report is empty.
 
         If the pass fails, no request has changed, and the next step repeats it. A request whose scores are NaN or
         infinite ends alone, with the finish_reason "error", and is in `failed` of the report.
         """
         if not self._stepping.acquire(blocking=False):
-            raise LessonError("Another thread makes the steps of this batch. One must make them all; add and cancel.")
+            raise LessonError(
+                "Another thread is making the steps of this batch. Only one thread may; others can add and cancel."
+            )
         try:
             if self.engine.model.recording is not None:
-                raise LessonError("record() keeps one sequence, not a batch. Leave it first.")
+                raise LessonError("record() covers one sequence, not a batch. Leave its `with` block first.")
             started = time.perf_counter()
             with self._lock:
                 plan = self.scheduler.plan()
@@ -121,13 +123,13 @@ class BatchEngine:
         chat: bool = True,
         salt: str = "",
     ) -> Iterator[Step]:
-        """Answer one prompt, one Step at a time, while all others go on too. If you stop early, it is cancelled.
+        """Answer one prompt, one Step at a time, while all other requests go on. If you stop early, it is cancelled.
 
         Raises LessonError while it runs if the model's scores are NaN or infinite.
         """
         request = self.engine.request(prompt, max_new_tokens, sampling, stop, chat)
         steps = self._steps_of(request, salt)
-        next(steps)  # it is in the queue now; from here on closing the stream cancels it, also before the first step
+        next(steps)  # it is in the queue now, and closing the stream cancels it, even before the first step
         return steps  # type: ignore[return-value]
 
     def generate(
@@ -142,8 +144,8 @@ class BatchEngine:
     ) -> list[Generation]:
         """Answer several prompts at once, each `n` times: first all answers to the first prompt, and so on.
 
-        The n answers have seeds that follow one another, if there is one. All as for `Engine.generate` besides. The
-        time to the first token is counted from here, with the time in the queue.
+        If there is a seed, the n answers have consecutive seeds. The other arguments are those of `Engine.generate`.
+        The time to the first token includes the time in the queue.
         """
         if isinstance(prompts, str):
             raise LessonError("This is one prompt. Put it in a list: batch.generate([prompt]).")
@@ -171,7 +173,7 @@ class BatchEngine:
         return [_generation(request, tokenized - started, times[request]) for request in requests]
 
     def enqueue(self, request: Request, salt: str = "") -> None:
-        """Put a request that `Engine.request` made into the queue: see `add`."""
+        """Put a request made by `Engine.request` into the queue: see `add`."""
         # The last token of an answer is never read, so it needs no room.
         most = min(len(request.ids) + request.max_new_tokens - 1, self.engine.config.max_position_embeddings)
         with self._lock:
@@ -222,7 +224,7 @@ class BatchEngine:
         return steps, tuple(failed)
 
     def _steps_of(self, request: Request, salt: str) -> Iterator[Step | None]:
-        """First None, once the request is in the queue; then its steps."""
+        """Yields None once the request is in the queue, then its steps."""
         inbox = self._inboxes[request] = deque()
         try:
             self.enqueue(request, salt)

@@ -13,12 +13,14 @@ from llmlesson.batching.scheduler import Counts, Plan, Scheduler
 
 @dataclass(frozen=True)
 class StepReport:
-    """One step of a batch, real or simulated. What is said about blocks and requests holds after the step."""
+    """One step of a batch, real or simulated. The counts of blocks and requests are those after the step."""
 
     plan: Plan
     seconds: float
     blocks_in_use: int  # blocks that running requests hold
-    tokens_in_cache: int  # of running requests, those whose K and V are there; what two of them share counts twice
+    tokens_in_cache: (
+        int  # tokens of running requests whose K and V are there; tokens that two of them share count twice
+    )
     waiting: int  # requests without blocks
     # The Step of each request that got a token; empty in a simulation.
     steps: Mapping[Any, Any] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Served:
-    """One request of a trace: when it came, and when each token of its answer did, in seconds on one clock."""
+    """One request of a trace: when it and each token of its answer came, in seconds on one clock."""
 
     request: Any
     arrived: float
@@ -55,7 +57,7 @@ class Served:
 
     @property
     def first_token(self) -> float:
-        """Seconds from its arrival to its first token (TTFT), those in the queue included."""
+        """Seconds from its arrival to its first token (TTFT), including time in the queue."""
         return self.tokens_at[0] - self.arrived
 
     @property
@@ -65,13 +67,13 @@ class Served:
 
     @property
     def gaps(self) -> list[float]:
-        """Seconds between each two tokens (inter-token latency, ITL)."""
+        """Seconds between consecutive tokens (inter-token latency, ITL)."""
         return [after - before for before, after in pairwise(self.tokens_at)]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Many measurements of one thing. NaN where there are none."""
+    """Statistics over many measurements of one quantity. NaN if there are none."""
 
     mean: float
     p50: float
@@ -80,7 +82,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Percentiles are values that occur: p99 is the smallest that at least 99 % don't exceed."""
+        """Percentiles are measured values: p99 is the smallest that at least 99 % of the values don't exceed."""
         ordered = sorted(values)
         if not ordered:
             return cls(math.nan, math.nan, math.nan, math.nan)
@@ -93,19 +95,19 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """A trace as its users and its operator saw it. Times in seconds."""
+    """A trace as its users and its operator saw it, with times in seconds."""
 
     seconds: float  # from the first arrival to the last token
     new_tokens: int
     first_token: Spread  # TTFT, over requests
     gap: Spread  # ITL, over all gaps between tokens
-    per_token: Spread  # TPOT: over requests, the mean of their own gaps
+    per_token: Spread  # TPOT, over requests: the mean of each one's gaps
     total: Spread  # over requests
     steps: int
-    rows_used: float  # of the places for running requests, the share that a step had work for, mean
-    blocks_in_use: float  # of all blocks, mean over time
+    rows_used: float  # the share of `max_running` that a step had work for, mean over steps
+    blocks_in_use: float  # share of all blocks, mean over time
     most_blocks_in_use: int
-    slots_filled: float  # of the slots in blocks that are held, the share with a token in it, mean over steps
+    slots_filled: float  # of all slots in held blocks, the share with a token in it, mean over steps
     counts: Counts
 
     @property
@@ -115,17 +117,17 @@ class Summary:
 
     @property
     def hit_rate(self) -> float:
-        """Of the prompts' tokens, the share that lay in the cache when the request first started."""
+        """The share of prompt tokens that were in the cache when the request first started."""
         return self.counts.found_tokens / max(1, self.counts.prompt_tokens)
 
     @property
     def found_again_rate(self) -> float:
-        """The same for requests that were preempted and started again: mostly they find what they left."""
+        """The same for requests that were preempted and started again: they mostly find what they left behind."""
         return self.counts.found_again_tokens / max(1, self.counts.resumed_tokens)
 
 
 def summarize(served: Sequence[Served], reports: Sequence[StepReport], scheduler: Scheduler) -> Summary:
-    """Sum up a trace that has been played to its end; requests without a token (cancelled ones) are left out."""
+    """Sum up a trace that was played to its end. Requests without a token (cancelled ones) are left out."""
     answered = [one for one in served if one.tokens_at]
     if not answered:
         raise ValueError("No request of this trace has a token.")

@@ -1,10 +1,10 @@
-"""Who reads how many tokens in the next step. No model and no tensors: the same object plans for a simulated machine.
+"""Decides how many tokens each request reads in the next step. No model and no tensors, so simulations use it too.
 
-There are no phases. Every request has a text that is known, its prompt and its answer so far, and a number: how many
-tokens of it are computed, K and V in the cache. It wants the rest. A new prompt wants all of its tokens, a running
-answer the one that was chosen last, a long prompt what the last chunk left over, a request that lost its blocks all of
-its text again, and one whose beginning was found in the cache the rest of it. When nothing is left over, the step
-gives it its next token.
+There are no phases. Every request has a known text, its prompt and its answer so far, and a number: how many tokens of
+that text are computed, with K and V in the cache. It needs the rest. A new prompt needs all of its tokens, a running
+answer the one chosen last, a long prompt what the last chunk left over, a request that lost its blocks its whole text
+again, and one whose beginning was found in the cache what comes after it. If a step reads all of the rest, the request
+gets its next token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Request(Protocol):
 
     @property
     def finish_reason(self) -> str | None:
-        """None for as long as it wants more tokens."""
+        """None as long as it needs more tokens."""
 
 
 @dataclass(eq=False)
@@ -39,12 +39,12 @@ class Progress:
     """How far one request has come."""
 
     request: Any  # a Request
-    most_blocks: int  # that it may come to need
+    most_blocks: int  # the most that it can ever need
     salt: str
     computed: int = 0  # tokens of its text whose K and V are in its blocks
     table: list[int] = field(default_factory=list)  # its blocks, in the order of the text
     chain: list[bytes] = field(default_factory=list)  # first the salt's key, then those of its full, computed blocks
-    found: int = 0  # tokens that it didn't have to compute when it last started
+    found: int = 0  # tokens found in the cache when it last started
     preemptions: int = 0
 
     @property
@@ -60,21 +60,21 @@ class Share:
     request: Any  # a Request
     start: int
     count: int
-    table: tuple[int, ...]  # blocks for all positions up to start + count, and maybe more
-    chooses: bool  # nothing is left over: the logits of its last position give the next token
+    table: tuple[int, ...]  # blocks for all positions up to start + count, and perhaps more
+    chooses: bool  # it reads all that is known, so the logits of its last position give the next token
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One step. Empty only where there is no work."""
+    """One step. It is empty only if there is no work."""
 
     shares: tuple[Share, ...]
-    admitted: tuple[Any, ...] = ()  # requests that start, or start again, in this step
+    admitted: tuple[Any, ...] = ()  # requests that start or restart in this step
     preempted: tuple[Any, ...] = ()  # requests that lost their blocks and wait again
 
     @property
     def tokens(self) -> int:
-        """Tokens that are read in this step, by all together."""
+        """How many tokens all requests together read in this step."""
         return sum(share.count for share in self.shares)
 
 
@@ -84,21 +84,21 @@ class Counts:
 
     preempted: int = 0
     prompt_tokens: int = 0  # of requests when they first started
-    found_tokens: int = 0  # of these, how many lay in the cache
-    resumed_tokens: int = 0  # known text of requests when they started again
-    found_again_tokens: int = 0  # of these, how many still lay in the cache
+    found_tokens: int = 0  # how many of these were in the cache
+    resumed_tokens: int = 0  # tokens of requests when they restarted
+    found_again_tokens: int = 0  # how many of these were still in the cache
 
 
 class Scheduler:
-    """Plans steps for the requests it was given, in the order in which they came.
+    """Plans steps for requests, first come, first served.
 
-    pool: the blocks of the cache. token_budget: the most tokens in one step; below max_running, the youngest that run
-    wait for the oldest to end. max_running: the most requests that have blocks at the same time. share_prefixes:
-    whether a text may start on blocks that another one has filled. static: newcomers wait until all that run have
-    ended, as in a static batch; for comparison.
+    pool: the blocks of the cache. token_budget: the most tokens in one step; if it is below max_running, the youngest
+    running requests wait for the oldest to end. max_running: the most requests with blocks at the same time.
+    share_prefixes: whether a text may start on blocks that another one has filled. static: new requests wait until all
+    running ones have ended, as in a static batch; for comparison.
 
-    The order of arrival decides everything: who is served first, who is admitted first, and who goes last when blocks
-    run out. Nobody overtakes, so a request starts at the latest when all before it have ended.
+    The order of arrival decides everything: who is served first, who is admitted first, and who loses its blocks last
+    when they run out. Nobody overtakes, so a request starts at the latest when all earlier ones have ended.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Scheduler:
         self.counts = Counts()
         self._all: dict[Any, Progress] = {}  # in the order of arrival
         self._running: list[Progress] = []  # oldest first
-        self._waiting: deque[Progress] = deque()  # oldest first, and all of them younger than those that run
+        self._waiting: deque[Progress] = deque()  # oldest first; all are younger than the running ones
 
     @property
     def running(self) -> list[Any]:
@@ -129,7 +129,7 @@ class Scheduler:
 
     @property
     def waiting(self) -> list[Any]:
-        """Requests that have none yet, or none any more, in the order in which they will start."""
+        """Requests without blocks, in the order in which they will start."""
         return [progress.request for progress in self._waiting]
 
     def __len__(self) -> int:
@@ -140,24 +140,24 @@ class Scheduler:
         return request in self._all
 
     def progress(self, request: Request) -> Progress:
-        """How far a request that has not ended has come; to be read only."""
+        """How far a request has come that has not ended. Don't change it."""
         return self._all[request]
 
     def add(self, request: Request, max_tokens: int, salt: str = "") -> None:
         """Put a request at the end of the queue.
 
-        max_tokens: the most tokens that it can have in the cache, its prompt and all of its answer but the last token.
+        max_tokens: the most tokens that it can have in the cache: its prompt and its answer without the last token.
         salt: only texts with the same salt share blocks. Raises LessonError if it could never run, even alone.
         """
         if request in self._all or request.finish_reason:
-            raise LessonError("A request can be added once, before it has ended. Make a new one.")
+            raise LessonError("This request was added before, or has ended. Make a new one.")
         if not request.ids:
             raise LessonError("The prompt is empty: give at least one token.")
         size, blocks = self.pool.block_size, self.pool.num_blocks
         needed = blocks_needed(max(max_tokens, len(request.ids)), size)
         if needed > blocks:
             raise LessonError(
-                f"This request can never run: its prompt has {len(request.ids)} tokens, with its answer it may come to "
+                f"This request can never run: its prompt has {len(request.ids)} tokens. With its answer it may need "
                 f"{max_tokens} in the cache, which takes {needed} blocks of {size}; there are {blocks} "
                 f"({blocks * size} tokens). Shorten the prompt, ask for fewer new tokens, or make the cache larger."
             )
@@ -166,10 +166,10 @@ class Scheduler:
         self._waiting.append(progress)
 
     def plan(self) -> Plan:
-        """The next step. Blocks are taken for it; nothing else changes until `settle`.
+        """The next step. This takes blocks for it; nothing else changes until `settle`.
 
-        A step that failed can be planned again. Raises LessonError where there is work and no room for any of it,
-        which happens only if someone else holds blocks of the pool.
+        A step that failed can be planned again. Raises LessonError if there is work but no room for any of it, which
+        happens only if someone else holds blocks of the pool.
         """
         shares: list[Share] = []
         preempted: list[Any] = []
@@ -183,7 +183,7 @@ class Scheduler:
                 shares.append(self._share(progress, count))
                 budget -= count
         if not preempted and not (self.static and self._running):
-            # Whoever lost its blocks in this step would be the first to be admitted, and lose them again.
+            # A request that lost its blocks in this step would be admitted first, and lose them again.
             while budget and self._waiting and len(self._running) < self.max_running and self._admit(self._waiting[0]):
                 progress = self._running[-1]
                 count = min(progress.known - progress.computed, budget)
@@ -192,23 +192,23 @@ class Scheduler:
                 budget -= count
         if self._all and not shares:
             raise LessonError(
-                f"No request can go on: {self.pool.num_free} of {self.pool.num_blocks} blocks are free, and others "
-                "than the scheduler's requests hold the rest. Release those."
+                f"No request can go on: {self.pool.num_free} of {self.pool.num_blocks} blocks are free, and the rest "
+                "are held outside this scheduler. Release those."
             )
         return Plan(tuple(shares), tuple(admitted), tuple(preempted))
 
     def settle(self, plan: Plan) -> None:
-        """The step has run: K and V are in the cache, and whoever was to choose a token has it in `token_ids`.
+        """Call this after the step has run: K and V are in the cache, and chosen tokens are in `token_ids`.
 
-        Full blocks become known now and not before. Requests that have ended leave, and their blocks are free.
-        Requests that were cancelled since `plan` are passed over.
+        Full blocks become known only now. Requests that have ended leave, and their blocks become free. Requests
+        cancelled since `plan` are skipped.
         """
         settled = [(share, self._all[share.request]) for share in plan.shares if share.request in self._all]
         for share, progress in settled:
             if progress.computed != share.start:
                 raise LessonError("This plan is out of date: a request has gone on since it was made.")
             if share.chooses and share.start + share.count == progress.known and not share.request.finish_reason:
-                raise LessonError("A request was to choose a token in this step, and its token_ids have not grown.")
+                raise LessonError("A request should have got a token in this step, but its token_ids have not grown.")
         for share, progress in settled:
             progress.computed += share.count
             self._publish(progress)
@@ -216,7 +216,7 @@ class Scheduler:
                 self._leave(progress)
 
     def cancel(self, request: Request) -> None:
-        """The request leaves, and its blocks are free. Nothing happens if it has left already."""
+        """Remove a request and free its blocks. Does nothing if it has already left."""
         if request in self._all:
             self._leave(self._all[request])
 
@@ -236,9 +236,9 @@ class Scheduler:
         return Share(progress.request, progress.computed, count, tuple(progress.table), end == progress.known)
 
     def _make_room(self, progress: Progress, tokens: int) -> list[Any]:
-        """Let the table reach so many tokens. Returns the requests that lost their blocks for it, maybe this one too.
+        """Extend the table to this many tokens. Returns the requests that lost their blocks for it, perhaps this one.
 
-        The youngest goes first: the oldest always comes to its end, so all do.
+        The youngest loses its blocks first. So the oldest always finishes, and in the end all do.
         """
         preempted = []
         missing = max(0, blocks_needed(tokens, self.pool.block_size) - len(progress.table))
@@ -252,7 +252,7 @@ class Scheduler:
         return preempted
 
     def _preempt(self, progress: Progress) -> None:
-        """Blocks are lost, tokens are not: it will read prompt and answer again, and choose on from there."""
+        """Take a request's blocks but keep its tokens: it will read prompt and answer again and go on from there."""
         self.pool.release(progress.table)
         progress.table, progress.computed = [], 0
         progress.preemptions += 1
@@ -260,9 +260,9 @@ class Scheduler:
         self._waiting.appendleft(progress)
 
     def _admit(self, progress: Progress) -> bool:
-        """Start the first that waits if all of its known text fits, and a block more for each that may still grow.
+        """Start the first waiting request if all of its known text fits, plus a block for each that may still grow.
 
-        Without that reserve, the next answer that grows beyond its block would throw the newcomer out again.
+        Without that reserve, the next answer that outgrows its block would throw the new request out again.
         """
         found, chain = self._find(progress)
         fresh = blocks_needed(progress.known, self.pool.block_size) - len(found)
@@ -284,10 +284,10 @@ class Scheduler:
         return True
 
     def _find(self, progress: Progress) -> tuple[list[int], list[bytes]]:
-        """The known blocks with which its text begins, and the chain of keys up to there.
+        """The known blocks at the beginning of its text, and the chain of keys up to there.
 
-        The last token is always left over, since its logits give the next one. The block that it is in is computed
-        again as a whole, so that `computed` stays a multiple of the block size.
+        The last token is always left to compute, because its logits give the next one. Its whole block is computed
+        again, so that `computed` stays a multiple of the block size.
         """
         chain = [first_key(f"{self.pool.epoch} {progress.salt}")]
         found: list[int] = []
@@ -308,7 +308,7 @@ class Scheduler:
                 self.pool.publish(block, progress.chain[-1])
 
     def _full_blocks(self, progress: Progress, first: int, tokens: int) -> Iterator[Sequence[int]]:
-        """The ids in each block that the first `tokens` tokens fill, from block number `first` on."""
+        """The ids in each block that the first `tokens` tokens fill, starting with block number `first`."""
         size = self.pool.block_size
         if first < tokens // size:
             text = [*progress.request.ids, *progress.request.token_ids]

@@ -1,4 +1,4 @@
-"""How long a step takes on a machine: computed from its peaks, or read off a measured curve."""
+"""How long a step takes on a machine: computed from its peak rates, or read from a measured curve."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def roofline_cost(
     dtype: torch.dtype = torch.bfloat16,
     quantized: str | None = None,
 ) -> StepCost:
-    """The least time that these peaks allow: arithmetic or memory, whichever takes longer.
+    """The shortest time that these peak rates allow: arithmetic or memory, whichever takes longer.
 
-    Weights are read once a step, whoever's tokens are in it; K and V are read by each request for itself. A real
-    machine takes longer, most of all where steps are short.
+    Weights are read once per step, no matter how many requests share it; each request reads its own K and V. A real
+    machine takes longer, especially for short steps.
     """
 
     def seconds(plan: Plan) -> float:
@@ -43,13 +43,13 @@ def roofline_cost(
 
 
 def curve_cost(curve: Mapping[int, float]) -> StepCost:
-    """The time that a measured machine takes for as many tokens, whoever's they are.
+    """The time that a measured machine takes for this many tokens, no matter whose they are.
 
-    curve: seconds by tokens in a step, see `measure_curve`. Between two points the time grows evenly, and after the
-    last as it did before it. How far back attention reads is left out: at short contexts it costs little.
+    curve: seconds by tokens in a step, see `measure_curve`. The time is linear between two points, and goes on past the
+    last one at the same slope. The length of the context is left out: short contexts cost little.
     """
     if len(curve) < 2 or min(curve) < 1:
-        raise LessonError("A curve needs the seconds for at least two numbers of tokens, each at least 1.")
+        raise LessonError("A curve needs seconds for at least two different numbers of tokens, each at least 1.")
     sizes = sorted(curve)
 
     def seconds(plan: Plan) -> float:
@@ -67,7 +67,7 @@ def measure_curve(
     repeats: int = 3,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[int, float]:
-    """Seconds for a step of so many tokens on this machine, the best of some: {tokens: seconds}."""
+    """Seconds for a step on this machine by its number of tokens, best of `repeats`: {tokens: seconds}."""
     seconds: dict[int, float] = {}
     ids = [token % engine.config.vocab_size for token in range(max(sizes))]
     cache = engine.new_cache(max(sizes))

@@ -1,4 +1,4 @@
-"""Traces: requests as many users send them. Played through a scheduler under a clock, real or simulated."""
+"""Traces: requests as many users send them, played through a scheduler with a real or simulated clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llmlesson.batching.report import Served, StepReport, Summary, summarize
 from llmlesson.batching.scheduler import Plan, Scheduler
 from llmlesson.errors import LessonError
 
-# What a step may contain, as settings of one scheduler. A budget without a limit reads prompts whole.
+# Scheduling policies, as settings of one scheduler. Without a limit on the budget, prompts are read whole.
 WHOLE_PROMPTS = 10**9
 POLICIES: dict[str, dict[str, Any]] = {
     "one at a time": dict(max_running=1, token_budget=WHOLE_PROMPTS),
@@ -47,17 +47,17 @@ def random_trace(
     vocab_size: int = 32_000,
     seed: int = 0,
 ) -> list[Arrival]:
-    """A trace with Poisson arrivals and lognormal lengths, which is how real ones look. Equal seeds give equal traces.
+    """A trace with Poisson arrivals and lognormal lengths, like real ones. Equal seeds give equal traces.
 
-    rate: requests a second, on average; math.inf lets all come at once. prompt_tokens, new_tokens: mean lengths (before
-    the longest are cut off). sigma: standard deviation of the logarithm of a length; 0 makes all equal. longest: of a
-    prompt and its answer together. shared_tokens: so many tokens in front of each prompt are the same in all.
+    rate: requests per second, on average; math.inf makes all arrive at once. prompt_tokens, new_tokens: mean lengths
+    (before cutting the longest). sigma: standard deviation of the logarithm of a length; 0 makes all equal. longest:
+    limit for a prompt and its answer together. shared_tokens: all prompts begin with this many tokens in common.
     """
     for name, value in (("requests", requests), ("rate", rate), ("prompt_tokens", prompt_tokens)):
         if value <= 0:
             raise LessonError(f"{name} is {value}: it must be more than 0.")
     if new_tokens <= 0 or not 0 <= shared_tokens < longest - 1:
-        raise LessonError("A prompt and its answer need at least one token each beside the shared ones.")
+        raise LessonError("A prompt and its answer need at least one token each besides the shared ones.")
     chance = random.Random(seed)
     head = tuple(chance.choices(range(vocab_size), k=shared_tokens))
 
@@ -87,11 +87,11 @@ def trace_from_file(path: str | Path, vocab_size: int = 32_000, seed: int = 0) -
         raise LessonError(f"The trace {path} can't be read: {error.strerror or error}.") from None
     except (KeyError, TypeError, ValueError):
         raise LessonError(
-            f"{path} is not a trace: it must be a CSV file that begins with the line "
-            "seconds,prompt_tokens,new_tokens and has three numbers in each line after it."
+            f"{path} is not a trace: it must be a CSV file whose first line is "
+            "seconds,prompt_tokens,new_tokens, with three numbers in each line after it."
         ) from None
     if not rows or min(min(row[1:]) for row in rows) < 1 or not all(0 <= row[0] < math.inf for row in rows):
-        raise LessonError(f"{path}: a trace has at least one request, times from 0 on and lengths from 1 on.")
+        raise LessonError(f"{path}: a trace needs at least one request, times of at least 0 and lengths of at least 1.")
     return [
         Arrival(seconds, tuple(chance.choices(range(vocab_size), k=prompt)), answer)
         for seconds, prompt, answer in sorted(rows)
@@ -100,7 +100,7 @@ def trace_from_file(path: str | Path, vocab_size: int = 32_000, seed: int = 0) -
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of a trace."""
+    """The outcome of a trace."""
 
     served: Sequence[Served]  # in the order of arrival
     reports: Sequence[StepReport]
@@ -112,7 +112,7 @@ class Replay:
 
 
 class Simulated:
-    """A request whose answer is nothing but its length."""
+    """A request whose answer has a length but no content."""
 
     def __init__(self, arrival: Arrival) -> None:
         self.ids = arrival.ids
@@ -125,10 +125,10 @@ class Simulated:
 
 
 def replay(trace: Iterable[Arrival], scheduler: Scheduler, cost: Callable[[Plan], float]) -> Replay:
-    """Play a trace through a scheduler on a machine of which nothing is known but how long a step takes.
+    """Play a trace through a scheduler on a simulated machine, of which we only know how long a step takes.
 
-    cost: the seconds that a step takes, see step_cost.py. The clock is simulated: it jumps from step to step, and while
-    there is no work to the next arrival.
+    cost: the seconds that a step takes, see step_cost.py. The clock is simulated: it jumps from step to step, and to
+    the next arrival if there is no work.
     """
 
     def add(arrival: Arrival) -> Simulated:
@@ -155,10 +155,10 @@ def play(
     step: Callable[[], StepReport],
     clock: Callable[[], float] | None = None,
 ) -> Replay:
-    """The loop of `replay`, for anything with steps: arrivals are added when the clock has come to them.
+    """The loop of `replay` for anything with steps: it adds each request when the clock reaches its arrival.
 
-    add: adds a request and returns it. step: makes one step. clock: what a step's seconds are measured with; without
-    it, what the step reports. With `time.process_time` a trace can be measured on a machine that does other work too.
+    add: adds a request and returns it. step: makes one step. clock: measures the seconds of a step; if not given, the
+    step's own report counts. With `time.process_time` you can measure a trace on a machine that is busy otherwise.
     """
     coming = deque(sorted(trace, key=lambda arrival: arrival.seconds))
     served: dict[Any, Served] = {}
@@ -184,7 +184,7 @@ def play(
 
 
 def policy(name: str, blocks: int, block_size: int = 16, max_running: int = 8, token_budget: int = 256) -> Scheduler:
-    """A scheduler that works as POLICIES says; the settings count where the policy has none of its own."""
+    """A scheduler for one of POLICIES. The arguments apply where the policy has no setting of its own."""
     if name not in POLICIES:
         raise LessonError(f"There is no policy {name!r}: choose one of {', '.join(POLICIES)}.")
     settings = {"max_running": max_running, "token_budget": token_budget, **POLICIES[name]}

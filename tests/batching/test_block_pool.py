@@ -171,7 +171,7 @@ def test_a_wrong_use_is_refused_and_changes_nothing():
 
 
 def test_a_full_pool_says_so():
-    with pytest.raises(LessonError, match="3 blocks can't be taken: 2 of 2 are free"):
+    with pytest.raises(LessonError, match="Can't take 3 blocks: 2 of 2 are free"):
         BlockPool(2, 1).take(3)
 
 
