@@ -1,4 +1,4 @@
-"""How large a KV cache becomes, for any model config.
+"""How large the KV cache of any model config is.
 
     size = kv_cache("Qwen3-0.6B", tokens=40_960)
     size.nbytes, size.bytes_per_token, size.explain()

@@ -1,4 +1,4 @@
-"""The inverse of a size, by search: how much fits a budget."""
+"""The inverse of a size, found by search: how much fits into a budget."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def max_tokens(
     tp: int = 1,
     cross_tokens: int | None = None,
 ) -> int:
-    """The most tokens a sequence can have so that `batch` of them fit `budget_nbytes` (on one rank). 0: not even one.
+    """The most tokens per sequence so that `batch` sequences fit into `budget_nbytes` (on one rank). 0: not even one.
 
-    MAX_TOKENS (10⁹) stands for "any number": the caches of models with only windows or states stop growing.
+    MAX_TOKENS (10⁹) means "any number": the caches of models with only windows or states stop growing.
     """
     spec = resolve(config_or_name)
     return _most(
@@ -43,7 +43,7 @@ def max_sequences(
     tp: int = 1,
     cross_tokens: int | None = None,
 ) -> int:
-    """The most sequences of `tokens` tokens that fit `budget_nbytes` (on one rank). 0: not even one."""
+    """The most sequences of `tokens` tokens that fit into `budget_nbytes` (on one rank). 0: not even one."""
     spec = resolve(config_or_name)
     tokens = check_tokens(tokens)
     return _most(
@@ -55,7 +55,7 @@ def max_sequences(
 
 def _budget(nbytes: int) -> int:
     if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
-        raise LessonError(f"A budget is a whole number of bytes, 0 or more, but it is {nbytes!r}.")
+        raise LessonError(f"A budget must be a whole number of bytes, 0 or more, not {nbytes!r}.")
     return nbytes
 
 

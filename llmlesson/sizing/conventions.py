@@ -1,7 +1,7 @@
-"""How an engine rounds: the same model, the same tokens, and another number of bytes.
+"""How engines round: for the same model and tokens, each one allocates a different number of bytes.
 
 Every convention answers two questions: how many cells (token slots) an attention layer gets for one sequence, and how
-many bytes a fixed state takes. Each carries its rule and its source, read at the version named there.
+many bytes a fixed state takes. Each names its rule, and its source with the version that we read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LLAMA_UBATCH = 512  # llama.cpp's default --ubatch-size
 
 @dataclass(frozen=True)
 class Convention:
-    """`cells(attention, tokens)` for one sequence, and how states are kept."""
+    """`cells(attention, tokens)` for one sequence, and how states are stored."""
 
     name: str
     rule: str
@@ -36,7 +36,7 @@ class Convention:
         return state.size // state.shape[-1] * (state.shape[-1] - 1)
 
     def state_value_nbytes(self, state: State, model_nbytes: int) -> int:
-        """Bytes of one value of the state, where the model computes in `model_nbytes`."""
+        """Bytes of one value of the state, if the model computes with `model_nbytes` per value."""
         fp32 = state.dtype == "fp32" if self.fp32_states is None else self.fp32_states
         return 4 if fp32 else model_nbytes
 
@@ -85,24 +85,24 @@ _CONVENTIONS = {
         ),
         Convention(
             "hf_dynamic",
-            "transformers' DynamicCache: one cell a token; a sliding or chunked layer keeps window − 1 tokens between "
-            "forward passes; conv states keep `kernel` columns, recurrent states are fp32.",
+            "transformers' DynamicCache: one cell per token; a sliding or chunked layer keeps window − 1 tokens "
+            "between forward passes; conv states keep `kernel` columns, recurrent states are fp32.",
             "transformers 5.24, cache_utils.py: DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer.",
             _hf_dynamic,
         ),
         Convention(
             "hf_static",
-            "transformers' StaticCache with max_cache_len = tokens: allocated in full at once; a sliding or chunked "
+            "transformers' StaticCache with max_cache_len = tokens, allocated all at once; a sliding or chunked "
             "layer gets min(tokens, window).",
             "transformers 5.24, cache_utils.py: StaticLayer, StaticSlidingWindowLayer.",
             _ideal,
         ),
         Convention(
             "vllm",
-            f"Blocks of {VLLM_BLOCK} tokens. A sliding layer is given min(tokens, window − 1 + "
-            f"{VLLM_BATCHED_TOKENS:,} batched tokens) and one block more, since a window may begin inside a block; a "
-            "chunked layer min(tokens, chunk + batched tokens). States in the model's dtype, conv states without their "
-            "oldest column. Not counted: the padding of layer groups and of pages in mixed models.",
+            f"Blocks of {VLLM_BLOCK} tokens. A sliding layer gets min(tokens, window − 1 + {VLLM_BATCHED_TOKENS:,} "
+            "batched tokens) and one extra block, because a window may begin inside a block; a chunked layer gets "
+            "min(tokens, chunk + batched tokens). States in the model's dtype, conv states without their oldest "
+            "column. Not counted: the padding of layer groups and of pages in mixed models.",
             "vLLM, v1/kv_cache_interface.py (FullAttentionSpec, SlidingWindowSpec, ChunkedLocalAttentionSpec, "
             "MambaSpec) at 001cabc; mamba_utils.py at 02d7108; config/scheduler.py at 01230b4.",
             _vllm,
@@ -111,7 +111,7 @@ _CONVENTIONS = {
         ),
         Convention(
             "llama_cpp",
-            f"One stream a sequence, its context padded to {LLAMA_PAD} cells. A windowed layer gets window + "
+            f"One stream per sequence, its context padded to {LLAMA_PAD} cells. A windowed layer gets window + "
             f"{LLAMA_UBATCH} (the micro-batch), padded to {LLAMA_PAD}, and never more than the context. MLA keeps K "
             "alone (V is a view of it). States are fp32, conv states without their oldest column.",
             "llama.cpp, llama-kv-cache-iswa.cpp at 02c28f5, llama-context.cpp (GGML_PAD(n_ctx_seq, 256)), "

@@ -1,4 +1,4 @@
-"""Which part of a config describes the language model, and what family that is."""
+"""Which part of a config describes the language model, and which family it belongs to."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NESTED = (
 
 @cache
 def text_types() -> dict[str, str]:
-    """Families that go by a second name, and families with towers: `model_type` -> that of their language model.
+    """Families with a second name or with towers: `model_type` -> the `model_type` of their language model.
 
-    It counts where the part that describes the language model doesn't name a family itself. The tests hold it against
-    the installed classes.
+    Used if the part that describes the language model doesn't name a known family itself. The tests compare the table
+    with the installed classes.
     """
     text = files("llmlesson.sizing").joinpath("data/text_types.json").read_text("utf-8")
     table: dict[str, str] = json.loads(text)
@@ -40,7 +40,7 @@ def text_types() -> dict[str, str]:
 
 
 def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The part of `config` that describes the language model, and its family. LessonError for an unknown family."""
+    """The part of `config` that describes the language model, and its family. Unknown family: LessonError."""
     if not isinstance(config, dict):
         raise LessonError(f"{name} must hold a JSON object, not a {type(config).__name__}.")
     check_config(config, name)
@@ -54,18 +54,18 @@ def decoder_config(config: dict[str, Any], name: str) -> tuple[dict[str, Any], s
         check_config(config, name)
     model_type = config.get("model_type")
     if model_type is None:
-        raise LessonError(f"{name} lacks 'model_type', which says how the model's layers cache: add it.")
+        raise LessonError(f"{name} has no 'model_type', which says how the model's layers cache: add it.")
     model_type = text_types().get(str(model_type), str(model_type))
     if model_type not in model_types():
         raise LessonError(
-            f"{name}: 'model_type' is {model_type!r:.60}, a family that sizing doesn't know. Its layers are not "
-            "guessed; describe them yourself and pass kv_cache a list of llmlesson.sizing.Layer."
+            f"{name}: 'model_type' is {model_type!r:.60}, a family that sizing doesn't know, and it doesn't guess. "
+            "Describe the layers yourself and pass kv_cache a list of llmlesson.sizing.Layer."
         )
     return config, model_type
 
 
 def _nested(config: dict[str, Any], name: str) -> str | None:
-    """The key under which `config` keeps its language model; None if it describes one itself."""
+    """The key under which `config` holds its language model; None if it describes one itself."""
     parts = [key for key in _NESTED if isinstance(config.get(key), dict)]
     if parts:
         return parts[0]
@@ -75,14 +75,15 @@ def _nested(config: dict[str, Any], name: str) -> str | None:
     parts = [key for key, part in config.items() if isinstance(part, dict) and _is_language_model(part)]
     if len(parts) > 1:
         raise LessonError(
-            f"{name} holds several language models ({', '.join(parts)}): give the one to size, as a config of its own."
+            f"{name} holds several language models ({', '.join(parts)}). Pass the part that you mean as a config of "
+            "its own."
         )
     if not parts and outer in text_types() and "num_hidden_layers" not in config:
         others = [key for key, part in config.items() if isinstance(part, dict) and "num_hidden_layers" in part]
         if others:
             raise LessonError(
-                f"{name} is a {outer} config, and none of its parts is known as a language model "
-                f"({', '.join(others)}): give that part as a config of its own."
+                f"{name} is a {outer} config, and sizing recognizes none of its parts as a language model "
+                f"({', '.join(others)}). Pass the part that you mean as a config of its own."
             )
     return parts[0] if parts else None
 

@@ -1,4 +1,4 @@
-"""How many bytes a run of cached values takes, for plain and for block formats."""
+"""How many bytes a run of cached values takes, for plain formats and for block formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Dtype:
     note: str
 
     def nbytes(self, values: int, what: str = "a row") -> int:
-        """Bytes of a row of `values` values. A row that isn't whole blocks is a LessonError: no engine stores one."""
+        """Bytes of a row of `values` values. LessonError if the row isn't whole blocks: no engine stores such a row."""
         if values % self.block:
             raise LessonError(
                 f"{self.name} stores blocks of {self.block} values, and {what} has {values}: "
@@ -28,21 +28,21 @@ class Dtype:
 
     @property
     def arithmetic(self) -> str:
-        """The factor as it stands in a formula: "2 bytes", or "34/32 bytes" for a block format."""
+        """The factor as written in a formula: "2 bytes", or "34/32 bytes" for a block format."""
         if self.block > 1:
             return f"{self.block_bytes}/{self.block} bytes"
         return "1 byte" if self.block_bytes == 1 else f"{self.block_bytes} bytes"
 
 
 # Block sizes: q8_0 and q4_0 are ggml's block_q8_0 and block_q4_0 (32 values and one fp16 scale; ggml-common.h).
-# nvfp4 is as vLLM lays a KV cache out (nvfp4_kv_cache_full_dim): 16 four-bit values and one fp8 scale.
+# nvfp4 follows vLLM's layout of a KV cache (nvfp4_kv_cache_full_dim): 16 four-bit values and one fp8 scale.
 _DTYPES = {
     d.name: d
     for d in (
         Dtype("fp32", 1, 4, "32-bit floats"),
         Dtype("bf16", 1, 2, "16-bit floats"),
         Dtype("fp16", 1, 2, "16-bit floats"),
-        Dtype("fp8", 1, 1, "8-bit floats; per-tensor scales, a few bytes a layer, are not counted"),
+        Dtype("fp8", 1, 1, "8-bit floats; per-tensor scales, a few bytes per layer, are not counted"),
         Dtype("int8", 1, 1, "8-bit integers; scales depend on the engine and are not counted"),
         Dtype("q8_0", 32, 34, "32 int8 values and one fp16 scale"),
         Dtype("q4_0", 32, 18, "32 four-bit values and one fp16 scale"),
@@ -67,15 +67,15 @@ FLOATS = ("fp32", "bf16", "fp16")
 
 
 def get_dtype(name: object) -> Dtype:
-    """The format called `name` ("bf16", "float16", "torch.bfloat16", "q8_0", …). LessonError for any other."""
+    """The format called `name` ("bf16", "float16", "torch.bfloat16", "q8_0", …). Raises LessonError for any other."""
     key = str(name).removeprefix("torch.").lower()
     key = _SPELLINGS.get(key, key)
     if key not in _DTYPES:
-        raise LessonError(f"{name!r} is not a dtype that a KV cache comes in: choose one of {', '.join(DTYPES)}.")
+        raise LessonError(f"{name!r} is not a dtype for a KV cache: choose one of {', '.join(DTYPES)}.")
     return _DTYPES[key]
 
 
 def model_nbytes(spec: ModelSpec, dtype: Dtype) -> int:
-    """Bytes of one value as the model computes: `dtype` if it is a float type, else the config's own, else bf16."""
+    """Bytes of one value in the model's computation: `dtype` if a float type, else the config's dtype, else bf16."""
     own = (spec.model_dtype or "").removeprefix("torch.")
     return dtype.block_bytes if dtype.name in FLOATS else 4 if own in ("float32", "fp32") else 2

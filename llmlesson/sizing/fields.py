@@ -22,7 +22,7 @@ OLD_SPELLINGS = {
     "layer_types": ("layers_block_type",),
 }
 _ABSENT = object()
-# Beyond these a config is damaged: no model comes near, and a loop over 10⁹ layers would never end.
+# Beyond these limits a config is damaged: no model comes close, and a loop over 10⁹ layers would never end.
 MAX_LAYERS = 10_000
 MAX_COUNT = 10**8
 # What `per_layer_config` may change from layer to layer.
@@ -31,9 +31,9 @@ _PER_LAYER = ("num_attention_heads", "num_key_value_heads", "head_dim", "sliding
 
 @cache
 def model_types() -> dict[str, dict[str, Any]]:
-    """The families sizing knows: `model_type` -> its rules, and its config class's defaults in transformers 5.24.
+    """The families that sizing knows: `model_type` -> its rules, and its config class's defaults in transformers 5.24.
 
-    The tests hold both against the installed classes.
+    The tests compare both with the installed classes.
     """
     text = files("llmlesson.sizing").joinpath("data/model_types.json").read_text("utf-8")
     table: dict[str, dict[str, Any]] = json.loads(text)
@@ -46,13 +46,13 @@ class Fields:
     def __init__(self, config: dict[str, Any], model_type: str, where: str) -> None:
         self.config = config
         self.model_type = model_type
-        self.where = where  # how an error names this config
+        self.where = where  # the name of this config in errors
         self.rules = model_types()[model_type]
         self.values: list[Value] = []
         self._cached: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
-        """The value of `name`: the config's (under any spelling), else the class default, else None."""
+        """The value of `name` in the config (under any spelling), else the class default, else None."""
         if name not in self._cached:
             self._cached[name] = self._look_up(name)
         return self._cached[name]
@@ -67,7 +67,7 @@ class Fields:
             elif value is not _ABSENT:
                 self.values.append(Value(name, value, "config", "" if spelling == name else f"as {spelling}"))
                 return value
-        if null:  # said to be nothing, which is not the same as not said
+        if null:  # the config says "none", which is different from not saying anything
             return None
         default = self.rules["defaults"].get(name)
         if default is not None:
@@ -84,11 +84,11 @@ class Fields:
         return value
 
     def count(self, name: str) -> int:
-        """`get(name)` as a whole number of at least 1. LessonError if it is missing or no such number."""
+        """`get(name)` as a whole number of at least 1. LessonError if it is missing or anything else."""
         value = self.get(name)
         if value is None:
             raise LessonError(
-                f"{self.where} lacks {name!r}, which a {self.model_type} model's cache size needs: add it."
+                f"{self.where} has no {name!r}, which the cache size of a {self.model_type} model depends on: add it."
             )
         return self.whole(name, value)
 
@@ -96,7 +96,7 @@ class Fields:
         return None if self.get(name) is None else self.count(name)
 
     def whole(self, name: str, value: object, least: int = 1) -> int:
-        """`value` as a whole number. LessonError, with `name`, if it isn't one or is out of all bounds."""
+        """`value` as a whole number. LessonError, with `name`, if it isn't one or is absurdly large."""
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
         if not math.isfinite(number) or number != int(number) or number < least:
             raise LessonError(
@@ -104,7 +104,7 @@ class Fields:
             )
         most = MAX_LAYERS if name == "num_hidden_layers" else MAX_COUNT
         if number > most:
-            raise LessonError(f"{self.where}: {name!r} is {value!r:.60}, and no model has more than {most:,}.")
+            raise LessonError(f"{self.where}: {name!r} is {value!r:.60}, but no model has more than {most:,}.")
         return int(number)
 
     def zero_or_more(self, name: str) -> int:
@@ -113,7 +113,7 @@ class Fields:
         return 0 if value is None else self.whole(name, value, least=0)
 
     def flag(self, name: str) -> bool:
-        """`get(name)` as a switch, off if it is missing or null."""
+        """`get(name)` as a boolean, false if it is missing or null."""
         value = self.get(name)
         if value is None or isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
             return bool(value)
@@ -129,11 +129,11 @@ class Fields:
         return [self.whole(f"{name}[{index}]", one, least=0) for index, one in enumerate(value)]
 
     def per_layer(self, name: str, layers: int, default: int | None = None) -> list[int]:
-        """`name` for each layer: one number for all, or a list of `layers` numbers, then `per_layer_config` on top."""
+        """`name` for each layer: one number for all or a list of `layers` numbers, with `per_layer_config` on top."""
         value, overrides = self.get(name), self.overrides()
         if isinstance(value, list):
             if len(value) != layers:
-                raise LessonError(f"{self.where}: {name!r} lists {len(value)} layers, and the model has {layers}.")
+                raise LessonError(f"{self.where}: {name!r} lists {len(value)} layers, but the model has {layers}.")
             counts = [self.whole(name, one) for one in value]
         elif value is None and all(name in overrides.get(index, {}) for index in range(layers)):
             counts = [0] * layers  # each layer has its own
@@ -147,7 +147,7 @@ class Fields:
         return counts
 
     def overrides(self) -> dict[int, dict[str, Any]]:
-        """transformers 5's `per_layer_config`: layer index -> values that differ in that layer."""
+        """transformers 5's `per_layer_config`: layer index -> the values that differ in that layer."""
         table = self.config.get("per_layer_config")
         if table is None:
             return {}
@@ -158,16 +158,16 @@ class Fields:
         return {int(index): changes for index, changes in table.items()}
 
     def check_overrides(self) -> None:
-        """LessonError where `per_layer_config` changes a value that was read once for all layers."""
+        """LessonError if `per_layer_config` changes a value that was read once for all layers."""
         once = {value.name for value in self.values} - set(_PER_LAYER)
         changed = sorted(once & {name for changes in self.overrides().values() for name in changes})
         if changed:
             raise LessonError(
                 f"{self.where}: 'per_layer_config' changes {', '.join(changed)}, which sizing reads once for all "
-                "layers: describe the layers yourself and pass kv_cache a list of llmlesson.sizing.Layer."
+                "layers. Describe the layers yourself and pass kv_cache a list of llmlesson.sizing.Layer."
             )
 
     def derive(self, name: str, value: Any, how: str) -> Any:
-        """Note a value that was worked out, and pass it through."""
+        """Note down a derived value, and return it."""
         self.values.append(Value(name, value, "derived", how))
         return value

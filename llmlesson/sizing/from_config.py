@@ -1,4 +1,4 @@
-"""Hugging Face config -> `ModelSpec`: what each layer keeps, and the values that say so."""
+"""Hugging Face config -> `ModelSpec`: what each layer stores, and the values that decide it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llmlesson.sizing.states import layer_states
 def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
     """The layers of the decoder that `config` (a parsed config.json) describes.
 
-    LessonError, naming the key, for an unknown `model_type` or layer type, a missing key or values that don't fit.
+    Raises LessonError, with the key, for an unknown `model_type` or layer type, a missing key or values that don't fit.
     """
     text, model_type = decoder_config(config, name)
     fields = Fields(text, model_type, name)
@@ -28,7 +28,7 @@ def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
     notes = [*_assumed(fields), *_ignored(fields), *_without_latent(fields)]
     max_context = fields.get("max_position_embeddings")
     if not isinstance(max_context, int) or max_context < 1:
-        max_context = None  # it only makes notes: some configs hold -1 for "no limit"
+        max_context = None  # only notes depend on it; some configs say -1 for "no limit"
     widest = max((a.window or 0 for layer in layers for a in layer.attentions), default=0)
     if max_context is not None and widest > max_context:
         notes.append(
@@ -43,20 +43,22 @@ def model_spec(config: dict[str, Any], name: str = "the config") -> ModelSpec:
 
 
 def _assumed(fields: Fields) -> list[str]:
-    """Says so where a dimension of the model itself isn't in the config."""
+    """A note if a dimension of the model itself isn't in the config."""
     core = ("num_hidden_layers", "num_attention_heads", "hidden_size")
     assumed = [f"{v.name} = {v.value}" for v in fields.values if v.origin == "class default" and v.name in core]
     if not assumed:
         return []
-    return [f"{fields.where} doesn't say {', '.join(assumed)}: the default of {fields.model_type}'s config class."]
+    return [
+        f"{fields.where} doesn't give {', '.join(assumed)}: this is the default of {fields.model_type}'s config class."
+    ]
 
 
 def _ignored(fields: Fields) -> list[str]:
-    """Says so where the config sets a window that models of this family don't have."""
+    """A note if the config sets a window that models of this family don't have."""
     window = fields.config.get("sliding_window")
     if fields.rules["layers"] != "full" or fields.get("layer_types") or not window:
         return []
-    return [f"'sliding_window' is {window}, and {fields.model_type} models have none: every layer is sized in full."]
+    return [f"'sliding_window' is {window}, but {fields.model_type} models have none: every layer is sized in full."]
 
 
 def _layers(fields: Fields, kinds: list[str]) -> list[Layer]:
@@ -77,7 +79,7 @@ def _layers(fields: Fields, kinds: list[str]) -> list[Layer]:
 
 
 def _named(kind: str, parts: tuple[Part, ...]) -> str:
-    """MLA layers are called that; the others by how they attend."""
+    """The name of a layer: "mla" for latent attention, otherwise how it attends."""
     attentions = [part for part in parts if isinstance(part, Attention)]
     if attentions and attentions[0].latent:
         return "mla"
@@ -94,35 +96,35 @@ def _attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...]]:
 
 
 def _latent_is_off(fields: Fields) -> bool:
-    """Whether this model of an MLA family caches plain heads: DeepSeek-OCR's decoder, say, has `kv_lora_rank` null."""
+    """Whether a model of an MLA family caches plain heads: DeepSeek-OCR's decoder, for one, has `kv_lora_rank` null."""
     off = fields.get("kv_lora_rank") in (None, 0) or fields.config.get("use_mla") is False
     if off and fields.rules["layers"] == "indexed":
         raise LessonError(
-            f"{fields.where}: 'kv_lora_rank' switches latent attention off, and how a {fields.model_type} model caches "
-            "without it is unknown."
+            f"{fields.where}: 'kv_lora_rank' switches latent attention off, and sizing doesn't know how a "
+            f"{fields.model_type} model caches without it."
         )
     return off
 
 
 def _without_latent(fields: Fields) -> list[str]:
-    """Says so where a family's latent attention is switched off."""
+    """A note if a family's latent attention is switched off."""
     if fields.rules.get("cache") not in ("mla", "longcat") or not _latent_is_off(fields):
         return []
     return [f"Latent attention is switched off in this {fields.model_type} config: each layer caches plain heads."]
 
 
 def _latent_attentions(fields: Fields, kinds: list[str]) -> list[tuple[Part, ...]]:
-    """MLA: one latent and one rope key a token, shared by all heads (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
+    """MLA: one latent and one rope key per token, shared by all heads (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
     latent = Attention(1, fields.count("kv_lora_rank"), fields.count("qk_rope_head_dim"), latent=True)
     parts: tuple[Part, ...] = (latent,)
-    if "indexed" in kinds:  # the sparse-attention indexer keeps one small key a token besides
+    if "indexed" in kinds:  # the sparse-attention indexer also keeps one small key per token
         parts = (latent, Attention(1, fields.count("index_head_dim"), 0, latent=True))
     own = own_indexers(fields, len(kinds))
     return [parts if kind == "indexed" and own[i] else (latent,) for i, kind in enumerate(kinds)]
 
 
 def _heads_per_layer(fields: Fields, kinds: list[str]) -> list[tuple[int, int]]:
-    """(kv_heads, head_dim) of each layer. LessonError if the heads don't divide as they must."""
+    """(kv_heads, head_dim) of each layer. LessonError if the KV heads don't divide the query heads."""
     layers = len(kinds)
     heads = fields.per_layer("num_attention_heads", layers)
     kv_heads = _kv_heads(fields, heads)
@@ -164,7 +166,7 @@ def _head_dims(fields: Fields, heads: list[int]) -> list[int]:
 
 
 def _no_head_dim(fields: Fields) -> bool:
-    """Whether 'head_dim' says nothing. 0 says nothing only beside latent attention that is off, as in DeepSeek-OCR."""
+    """Whether 'head_dim' is unset. 0 means unset only where latent attention is switched off, as in DeepSeek-OCR."""
     return fields.get("head_dim") is None or (
         fields.get("head_dim") == 0 and fields.rules.get("cache") in ("mla", "longcat")
     )
@@ -175,8 +177,8 @@ def _derived_head_dims(fields: Fields, heads: list[int]) -> list[int]:
     how = "hidden_size / num_attention_heads" if "head_dim_factor" not in fields.rules else "2 · hidden_size / heads"
     if any(hidden % count for count in heads):
         raise LessonError(
-            f"{fields.where}: 'hidden_size' gives {hidden} values for {heads[0]} heads, which doesn't divide: add "
-            "'head_dim'."
+            f"{fields.where}: 'hidden_size' gives {hidden} values for {heads[0]} heads, which doesn't divide evenly. "
+            "Add 'head_dim'."
         )
     dims = [hidden // count for count in heads]
     fields.derive("head_dim", dims[0], how)
@@ -186,7 +188,7 @@ def _derived_head_dims(fields: Fields, heads: list[int]) -> list[int]:
 def _gemma4_global(fields: Fields, kinds: list[str], kv_heads: list[int], dims: list[int]) -> None:
     """Gemma 4's full layers have their own head_dim, and KV heads too where keys serve as values."""
     if fields.config.get("per_layer_config") is not None:
-        return  # the table is the truth, and where it is empty no layer differs
+        return  # the table decides, and if it is empty no layer differs
     dim = fields.count("global_head_dim")
     own = fields.optional_count("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
     for index, kind in enumerate(kinds):
@@ -203,7 +205,7 @@ def _windows(fields: Fields, kinds: list[str]) -> list[tuple[int | None, bool]]:
             continue
         if kind == "sliding" and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
             raise LessonError(
-                f"{fields.where}: 'layer_types' lists sliding layers, and 'use_sliding_window' is false: change one."
+                f"{fields.where}: 'layer_types' lists sliding layers, but 'use_sliding_window' is false. Change one."
             )
         sizes = fields.per_layer(name, len(kinds))
         if kind == "sliding" and fields.get("use_bidirectional_attention") in fields.rules.get("halves_window", ()):
@@ -223,13 +225,13 @@ def _by_heads(
 
 
 def _with_sharing(fields: Fields, layers: list[Layer], kinds: list[str]) -> list[Layer]:
-    """The last `num_kv_shared_layers` layers read the cache of an earlier layer of their kind and keep none."""
+    """The last `num_kv_shared_layers` layers read the cache of an earlier layer of their kind and have none."""
     shared = fields.zero_or_more("num_kv_shared_layers")
     if not shared:
         return layers
     first = len(layers) - shared
     if first < 1 or not set(kinds[first:]) <= set(kinds[:first]):
         raise LessonError(
-            f"{fields.where}: 'num_kv_shared_layers' is {shared}, and that leaves no layer of some kind to share with."
+            f"{fields.where}: 'num_kv_shared_layers' is {shared}, which leaves some kind of layer none to share with."
         )
     return layers[:first] + [Layer("shared")] * (len(layers) - first)

@@ -1,4 +1,4 @@
-"""Which kind each layer is: read from `layer_types`, or from the rule of its family where that key is absent.
+"""The kind of each layer: read from `layer_types`, or from the family's rule if that key is absent.
 
 The rules are those of the config classes in transformers 5.24 (`models/*/configuration_*.py`); the tests compare them
 with the installed classes by measuring real caches. Kinds: full, sliding, chunked, indexed, linear, conv, hybrid, none.
@@ -28,17 +28,19 @@ KINDS = {
 
 
 def layer_kinds(fields: Fields) -> list[str]:
-    """The kind of each layer. LessonError for a layer type that sizing doesn't know: it is never taken for full."""
+    """The kind of each layer. LessonError for an unknown layer type: it is never assumed to be full attention."""
     listed = fields.get("layer_types")
     if listed is None:
         return RULES[fields.rules["layers"]](fields)
     if isinstance(listed, str) and listed:
         return _repeated(fields, "layer_types", listed)
     if not isinstance(listed, list):
-        raise LessonError(f"{fields.where}: 'layer_types' must be a list, one name a layer, but it is {listed!r:.60}.")
+        raise LessonError(
+            f"{fields.where}: 'layer_types' must be a list of one name per layer, but it is {listed!r:.60}."
+        )
     layers = _layer_count(fields, len(listed))
     if len(listed) != layers:
-        raise LessonError(f"{fields.where}: 'layer_types' lists {len(listed)} layers, and the model has {layers}.")
+        raise LessonError(f"{fields.where}: 'layer_types' lists {len(listed)} layers, but the model has {layers}.")
     kinds = []
     for index, name in enumerate(listed):
         if not isinstance(name, str) or name not in KINDS:
@@ -47,7 +49,7 @@ def layer_kinds(fields: Fields) -> list[str]:
                 f"(known: {', '.join(KINDS)})."
             )
         kinds.append(KINDS[name])
-    if kinds and fields.rules.get("last_layer_full"):  # the class says so, whatever the list says
+    if kinds and fields.rules.get("last_layer_full"):  # as in the class, whatever the list says
         kinds[-1] = "full"
     return kinds
 
@@ -65,7 +67,7 @@ def _repeat(fields: Fields) -> list[str]:
 def _repeated(fields: Fields, name: str, pattern: str) -> list[str]:
     """EXAONE 4's "LLLG": L(ocal) layers slide, G(lobal) ones are full, over and over; the last layer is always full."""
     if not set(pattern) <= set("LG"):
-        raise LessonError(f"{fields.where}: {name!r} is {pattern!r:.60}, and only the letters L and G are known there.")
+        raise LessonError(f"{fields.where}: {name!r} is {pattern!r:.60}, but only the letters L and G are known there.")
     layers = fields.count("num_hidden_layers")
     if fields.get("sliding_window") is None:
         return ["full"] * layers
@@ -130,7 +132,7 @@ def _rope_layers(fields: Fields) -> list[int]:
     if listed:
         if len(listed) != layers:
             raise LessonError(
-                f"{fields.where}: 'no_rope_layers' lists {len(listed)} layers, and the model has {layers}."
+                f"{fields.where}: 'no_rope_layers' lists {len(listed)} layers, but the model has {layers}."
             )
         return listed
     interval = fields.count("no_rope_layer_interval")
@@ -160,12 +162,12 @@ def _indices(key: str, inside: str, outside: str) -> Callable[[Fields], list[str
 
 
 def _letters(fields: Fields) -> list[str]:
-    """Nemotron-H: one letter a layer, M(amba), * (attention), E(xperts), - (MLP)."""
+    """Nemotron-H: one letter per layer, M(amba), * (attention), E(xperts), - (MLP)."""
     pattern = fields.get("hybrid_override_pattern")
     if not isinstance(pattern, str) or not pattern or not set(pattern) <= set("M*-E"):
         raise LessonError(
             f"{fields.where}: a nemotron_h model needs 'layers_block_type' or a 'hybrid_override_pattern' of the "
-            f"letters M, *, E and -, and the latter is {pattern!r:.60}."
+            f"letters M, *, E and -, but the latter is {pattern!r:.60}."
         )
     return [{"M": "linear", "*": "full"}.get(letter, "none") for letter in pattern]
 
@@ -178,18 +180,18 @@ def _kimi_linear(fields: Fields) -> list[str]:
 
 
 def _zamba2(fields: Fields) -> list[str]:
-    """Zamba2's default order of 54 layers; a config of another depth carries `layers_block_type`."""
+    """Zamba2's default order of 54 layers. A config with another depth has `layers_block_type`."""
     six = ["linear"] * 5 + ["hybrid"]
     kinds = ["linear", *six * 7, *["linear"] * 4, "hybrid", *["linear"] * 3, "hybrid", *["linear"] * 2]
     if fields.count("num_hidden_layers") != len(kinds):
         raise LessonError(
-            f"{fields.where} lacks 'layers_block_type', which says where its attention layers are: add it."
+            f"{fields.where} has no 'layers_block_type', which says where its attention layers are: add it."
         )
     return kinds
 
 
 def own_indexers(fields: Fields, layers: int) -> list[bool]:
-    """Which layers keep index keys of their own: the others reuse those of a layer before (GLM's `indexer_types`)."""
+    """Which layers keep their own index keys; the others reuse those of an earlier layer (GLM's `indexer_types`)."""
     kinds = fields.get("indexer_types") or fields.get("index_topk_pattern")
     if not fields.rules.get("shares_indexers"):
         return [True] * layers
@@ -200,14 +202,14 @@ def own_indexers(fields: Fields, layers: int) -> list[bool]:
     names = [{"F": "full", "S": "shared"}.get(kind, kind) for kind in kinds] if isinstance(kinds, str | list) else []
     if len(names) != layers or not all(name in ("full", "shared") for name in names):
         raise LessonError(
-            f"{fields.where}: 'indexer_types' must name 'full' or 'shared' for each of {layers} layers, and it is "
+            f"{fields.where}: 'indexer_types' must name 'full' or 'shared' for each of {layers} layers, but it is "
             f"{kinds!r:.60}."
         )
     return [name == "full" for name in names]
 
 
 def window_in_use(fields: Fields) -> bool:
-    """Whether the family's window is switched on: Qwen configs carry one that `use_sliding_window` turns off."""
+    """Whether the family's window is switched on: Qwen configs have one that `use_sliding_window` turns off."""
     switched = "use_sliding_window" in fields.rules["defaults"]
     return fields.zero_or_more("sliding_window") > 0 and not (switched and not fields.flag("use_sliding_window"))
 

@@ -1,7 +1,7 @@
-"""The same sizes read off real tensors: transformers' own model and cache, on the meta device.
+"""The same sizes read from real tensors: transformers' own model and cache, on the meta device.
 
-A meta tensor has a shape and a dtype and no memory, so a 405B model runs its forward pass here in seconds. Nothing of
-our formulas is used: whatever the model put into its cache is counted.
+A meta tensor has a shape and a dtype but no memory, so a 405B model runs its forward pass here in seconds. None of our
+formulas is used: we count whatever the model puts into its cache.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def measure(
 
     `config_or_name` as for `kv_cache`, except for a list of layers. `dtype`: fp32, fp16 or bf16, the model's and so the
     cache's. `convention`: "hf_dynamic" (DynamicCache) or "hf_static" (StaticCache of `tokens`). Needs no weights and no
-    memory, and seconds; models with Mamba or linear layers take time in proportion to `tokens` (transformers' reference
-    code loops over them). LessonError for a model that can't run without data, such as an encoder-decoder.
+    memory, and takes seconds; models with Mamba or linear layers take time in proportion to `tokens` (transformers'
+    reference code loops over them). LessonError for a model that can't run without data, such as an encoder-decoder.
     """
     tokens, batch = check_tokens(tokens), check_tokens(batch, "batch", MAX_BATCH)
     if get_dtype(dtype).name not in FLOATS:
@@ -61,7 +61,7 @@ def meta_model(config: dict[str, Any], name: str, dtype: str = "bf16") -> Any:
         hf_config = CONFIG_MAPPING[model_type].from_dict({**text, "model_type": model_type})
         causal = type(hf_config) in AutoModelForCausalLM._model_mapping
         with torch.device("meta"):
-            # The default for experts, grouped_mm, exists on the meta device in bf16 only.
+            # The default for experts, grouped_mm, works on the meta device only in bf16.
             model = (AutoModelForCausalLM if causal else AutoModel).from_config(
                 hf_config, dtype=torch_dtype, experts_implementation="batched_mm"
             )
@@ -91,7 +91,7 @@ def size_of_cache(
     """Sum the tensors of a transformers cache, layer by layer. `spec` gives the layers their kinds."""
     own, cross = _halves(cache)
     if len(own) != len(spec.layers):
-        raise LessonError(f"{spec.name}: the cache has {len(own)} layers, and the config describes {len(spec.layers)}.")
+        raise LessonError(f"{spec.name}: the cache has {len(own)} layers, but the config describes {len(spec.layers)}.")
     sizes = []
     for index, (layer, described) in enumerate(zip(own, spec.layers, strict=True)):
         cross_layers = [cross[index]] if cross else [layer] if described.kind == "cross" else []
@@ -140,7 +140,7 @@ def _nbytes(tensor: torch.Tensor | None) -> int:
 
 @contextmanager
 def _runs_without_data(name: str) -> Iterator[None]:
-    """Quiets transformers, and turns what it raises on the meta device into a sentence."""
+    """Silences transformers' logging, and turns its errors on the meta device into a LessonError."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()

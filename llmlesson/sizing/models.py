@@ -1,4 +1,4 @@
-"""From what a user names a model by to its layers: a table, a folder, a file, a hub id, a config."""
+"""Finds the layers of a model that a user names by a table entry, a folder, a file, a hub id or a config."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def model_table() -> dict[str, dict[str, Any]]:
 
 
 def table_name(name: str) -> str | None:
-    """The table's spelling of `name`: whole or without the organisation, in any case. None if it isn't there."""
+    """The table's spelling of `name`, which may lack the organisation, in any case. None if it isn't there."""
     wanted = name.lower()
     by_name = {entry.lower(): entry for entry in model_table()}
     by_tail = {entry.lower().rpartition("/")[2]: entry for entry in model_table()}

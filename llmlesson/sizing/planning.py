@@ -1,4 +1,4 @@
-"""Does it fit, for how many users, and how fast can it go: weights, cache and memory bandwidth together."""
+"""Does a model fit, for how many users, and how fast can it go? From weights, cache and memory bandwidth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llmlesson.sizing.size import size_of_spec
 from llmlesson.sizing.units import MAX_TOKENS, both_units, check_tokens
 from llmlesson.sizing.weights import model_weights
 
-# Kept free for activations, the CUDA context and workspaces: what gpu_memory_utilization=0.9 leaves in vLLM.
+# Kept free for activations, the CUDA context and workspaces, as with vLLM's gpu_memory_utilization=0.9.
 RESERVE_PERCENT = 10
 
 
@@ -97,7 +97,7 @@ class Plan:
         return self.gpu.bandwidth / (self.read_nbytes + users * self.kv_nbytes_per_user)
 
     def explain(self) -> str:
-        """The plan as plain text, with the sums that it rests on."""
+        """The plan as plain text, with its arithmetic."""
         card = f"{self.tp} × {self.gpu.name}" if self.tp > 1 else self.gpu.name
         each = " (each card)" if self.tp > 1 else ""
         lines = [
@@ -173,15 +173,13 @@ def _notes(
 ) -> list[str]:
     notes = []
     if made_for is not None and longest > made_for:
-        notes.append(f"Memory has room for more, but the model is made for {made_for:,} tokens.")
+        notes.append(f"There is memory for more, but the model is made for {made_for:,} tokens.")
     if budget < 0:
         ranks = ceil(weights_nbytes * tp / (budget + weights_nbytes))
-        notes.append(
-            f"The weights alone need at least {ranks} of these cards: tp={1 << (ranks - 1).bit_length()}, say."
-        )
+        notes.append(f"The weights alone need at least {ranks} of these cards. Try tp={1 << (ranks - 1).bit_length()}.")
     if experts_count > 1:
         notes.append(
-            "A mixture of experts: the ceiling counts the experts one token goes through. Users who choose different "
-            "experts read more of them, so the ceiling for many users is generous."
+            "This is a mixture of experts: the ceiling counts the experts that one token goes through. The tokens of "
+            "several users go through more experts, so the ceiling for many users is too high."
         )
     return notes

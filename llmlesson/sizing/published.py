@@ -1,4 +1,4 @@
-"""Cache sizes that others published, reproduced: the right ones, and the wrong ones with their mistake."""
+"""Cache sizes that others published, reproduced: the right ones, and the wrong ones with the mistake behind them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _DTYPES = {"16bit": "bf16", "f16": "fp16", "f32": "fp32"}
 
 @dataclass(frozen=True)
 class Claim:
-    """One published size. `agrees` says whether the number is right; `mistake` what went wrong where it isn't."""
+    """One published size. `agrees` says whether the number is right, and `mistake` what went wrong if it isn't."""
 
     model: str
     tokens: int
     dtype: str
     claimed_text: str
     claimed_nbytes: int
-    tolerance_nbytes: int  # what the claim's own rounding leaves open
+    tolerance_nbytes: int  # how far the claim's own rounding can be off
     agrees: bool
     kind: str
     source: str
@@ -50,7 +50,7 @@ class Claim:
         return _PARTS[self.part](size)
 
     def matches(self, nbytes: int) -> bool:
-        """Whether `nbytes` is the claimed size, as far as the claim says it."""
+        """Whether `nbytes` is the claimed size, within the claim's rounding."""
         return abs(nbytes - self.claimed_nbytes) <= self.tolerance_nbytes
 
 

@@ -1,4 +1,4 @@
-"""A size layer by layer, and the arithmetic behind it with the numbers put in."""
+"""A size layer by layer, and the arithmetic behind it with all numbers filled in."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ class KVCacheSize:
 
     @property
     def bytes_per_token(self) -> int:
-        """Growth in bytes with each token of one sequence, while no window is full."""
+        """Bytes that each token of one sequence adds, while no window is full."""
         return sum(layer.bytes_per_token for layer in self.per_layer)
 
     @property
     def marginal_bytes_per_token(self) -> int:
-        """Growth in bytes with each token of one sequence, once every window is full."""
+        """Bytes that each token of one sequence adds, once every window is full."""
         return sum(layer.marginal_bytes_per_token for layer in self.per_layer)
 
     @property
     def fixed_nbytes(self) -> int:
-        """Bytes that don't depend on the context's length: states and cross-attention, for the whole batch."""
+        """Bytes that don't depend on the length of the context: states and cross-attention, for the whole batch."""
         return sum(layer.state_nbytes + layer.cross_nbytes for layer in self.per_layer)
 
     def explain(self) -> str:
-        """The substituted arithmetic: each value with its origin, each kind of layer, the total in GB and GiB."""
+        """The arithmetic with numbers: each value with its origin, each kind of layer, the total in GB and GiB."""
         return explain(self)
 
 
@@ -124,7 +124,7 @@ def _values(size: KVCacheSize) -> Iterator[str]:
 
 
 def _layers(size: KVCacheSize) -> Iterator[str]:
-    """Each kind of layer once: its formula with the numbers in, then how many there are."""
+    """Each kind of layer once: its formula with numbers, then how many there are."""
     groups: dict[Layer, list[LayerSize]] = {}
     layers = size.spec.layers if size.origin == "formula" else ()
     for layer, layer_size in zip(layers, size.per_layer, strict=False):

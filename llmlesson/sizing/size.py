@@ -28,12 +28,12 @@ def kv_cache(
     """The size of the KV cache of `batch` sequences of `tokens` tokens each.
 
     `config_or_name`: a table name, a folder or config.json, a hub id, a parsed config, or a list of `Layer`.
-    `dtype`: how keys and values are stored (see `DTYPES`). States follow the convention; where they take the model's
+    `dtype`: how keys and values are stored (see `DTYPES`). States follow the convention; if they have the model's
     dtype, that is `dtype` if it is a float type of 16 or 32 bits, else the config's own (bf16 if it names none).
     `convention`: whose rounding (see `CONVENTIONS`; `get_convention(name).rule`).
     `tp`: tensor-parallel ranks; the result is one rank's bytes: max(1, kv_heads / tp) heads, and all of an MLA latent.
-    `cross_tokens`: the encoder's or image's tokens, which a model with cross-attention keeps besides.
-    LessonError for anything that has no such cache; nothing is guessed.
+    `cross_tokens`: how many encoder or image tokens a model with cross-attention keeps.
+    LessonError for anything without such a cache; nothing is guessed.
     """
     spec = resolve(config_or_name)
     return size_of_spec(spec, tokens, batch, dtype, convention, tp=tp, cross_tokens=cross_tokens)
@@ -59,7 +59,7 @@ def size_of_spec(
     if any(a.cross for layer in spec.layers for a in layer.attentions):
         if cross_tokens is None:
             raise LessonError(
-                f"{spec.name} has cross-attention, whose cache depends on what is attended to: give cross_tokens, the "
+                f"{spec.name} has cross-attention, whose cache depends on the encoder or image: give cross_tokens, the "
                 "number of encoder or image tokens."
             )
         cross_tokens = check_tokens(cross_tokens, "cross_tokens")
@@ -88,7 +88,7 @@ def size_of_spec(
 
 @dataclass(frozen=True)
 class _Sizer:
-    """One question's fixed terms, applied to a layer at a time."""
+    """The fixed settings of one calculation, applied to one layer at a time."""
 
     dtype: Dtype
     rule: Convention
@@ -131,7 +131,7 @@ class _Sizer:
         return self.batch * self.rule.state_values(local) * self.rule.state_value_nbytes(part, self.model_nbytes)
 
     def share(self, count: int, what: str) -> int:
-        """One rank's share: count / tp, and one (held by several ranks) where there are fewer than ranks."""
+        """One rank's share: count / tp, or one (held by several ranks) if there are fewer than ranks."""
         if max(count, self.tp) % min(count, self.tp):
             raise LessonError(f"tp={self.tp} doesn't divide {count} {what}: choose a number of ranks that does.")
         return max(1, count // self.tp)

@@ -1,4 +1,4 @@
-"""What one layer keeps: keys and values that grow with the context, and states that do not."""
+"""What one layer stores: keys and values, which grow with the context, and states, which don't."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Attention:
     kv_heads: int
     key_dim: int
     value_dim: int
-    window: int | None = None  # tokens kept at most; None: all of them
-    chunked: bool = False  # the window is a chunk that starts afresh, not one that slides
+    window: int | None = None  # the most tokens it keeps; None: all of them
+    chunked: bool = False  # the window is a chunk that starts anew instead of sliding
     latent: bool = False  # MLA and index keys: every tensor-parallel rank holds all of it
     cross: bool = False  # over the encoder's or the image's tokens: fixed once the request is read
 
 
 @dataclass(frozen=True)
 class State:
-    """A state of fixed size. The first dimension is what tensor parallelism splits."""
+    """A state of fixed size. Tensor parallelism splits the first dimension."""
 
     name: str
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Value:
-    """One number that the size rests on, and where it comes from."""
+    """One number that the size depends on, and where it comes from."""
 
     name: str
     value: object

@@ -1,7 +1,7 @@
 """The fixed states of linear-attention, Mamba and convolution layers.
 
 Shapes are per sequence, as transformers 5.24 keeps them: a convolution state holds `kernel` columns (vLLM and llama.cpp
-keep one fewer), recurrent states are fp32 whatever the model's dtype. Sources: `models/*/modeling_*.py`, and the tests.
+keep one fewer), recurrent states are fp32 whatever the model's dtype. Sources: `models/*/modeling_*.py` and the tests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def mamba2(fields: Fields) -> tuple[State, ...]:
 
 
 def gated_delta(fields: Fields) -> tuple[State, ...]:
-    """Gated DeltaNet (Qwen3-Next): conv over q, k and v, and one `[key_dim, value_dim]` matrix a value head."""
+    """Gated DeltaNet (Qwen3-Next): conv over q, k and v, and one `[key_dim, value_dim]` matrix per value head."""
     key_heads, key_dim = fields.count("linear_num_key_heads"), fields.count("linear_key_head_dim")
     value_heads, value_dim = fields.count("linear_num_value_heads"), fields.count("linear_value_head_dim")
     kernel = fields.count("linear_conv_kernel_dim")
@@ -49,7 +49,7 @@ def gated_delta(fields: Fields) -> tuple[State, ...]:
 
 
 def kimi_delta(fields: Fields) -> tuple[State, ...]:
-    """Kimi Delta Attention: conv over q, k and v, and one square matrix a head."""
+    """Kimi Delta Attention: conv over q, k and v, and one square matrix per head."""
     heads, dim = fields.count("linear_num_heads"), fields.count("linear_head_dim")
     return (
         State("conv q, k, v", (3 * heads * dim, fields.count("linear_conv_kernel_dim")), conv=True),
@@ -67,7 +67,7 @@ def layer_states(fields: Fields) -> tuple[State, ...]:
     rule = fields.rules.get("state")
     if rule is None:
         raise LessonError(
-            f"{fields.where}: 'layer_types' asks for linear or conv layers, and sizing knows no state for model_type "
+            f"{fields.where}: 'layer_types' lists linear or conv layers, but sizing knows no state for model_type "
             f"{fields.model_type!r}."
         )
     return _RULES[rule](fields)

@@ -10,7 +10,7 @@ from llmlesson.sizing.specs import Attention
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell: the first flush left, the others flush right."""
+    """Columns padded to their widest cell: the first is left-aligned, the others right-aligned."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     lines = []
     for row in (header, ["─" * width for width in widths], *rows):
@@ -20,7 +20,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def compare_table(sizes: Sequence[KVCacheSize]) -> str:
-    """One row a model: how it attends, growth per token, fixed bytes, total in GB and GiB. Totals are of the batch."""
+    """One row per model: how it attends, growth per token, fixed bytes, and the batch's total in GB and GiB."""
     header = ("model", "layers", "bytes/token", "windows full", "fixed bytes", "GB (10⁹)", "GiB (2³⁰)")
     rows = [
         (

@@ -13,7 +13,7 @@ SUFFIX_HELP = "k and M are decimal (128k = 128,000 and 1M = 1,000,000); Ki and M
 
 
 def parse_tokens(text: str) -> int:
-    """The number of tokens that "4096", "4,096", "128k", "128Ki" or "1M" means. LessonError for anything else."""
+    """The number of tokens that "4096", "4,096", "128k", "128Ki" or "1M" means. Anything else: LessonError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]*)", text.strip().replace(",", "").replace("_", "").lower())
     factor = SUFFIXES.get(match[2]) if match else None
     if match is None or factor is None:
@@ -31,7 +31,7 @@ def check_tokens(tokens: object, name: str = "tokens", most: int = MAX_TOKENS) -
 
 
 def both_units(nbytes: float) -> str:
-    """Bytes in decimal and in binary units: "8.59 GB = 8.00 GiB". Below a million: in KB and KiB."""
+    """Bytes in decimal and binary units: "8.59 GB = 8.00 GiB". Below a million, in KB and KiB."""
     for decimal, binary, power in (("TB", "TiB", 4), ("GB", "GiB", 3), ("MB", "MiB", 2), ("KB", "KiB", 1)):
         if abs(nbytes) >= 1000**power or power == 1:
             return f"{_number(nbytes / 1000**power)} {decimal} = {_number(nbytes / 1024**power)} {binary}"
@@ -39,7 +39,7 @@ def both_units(nbytes: float) -> str:
 
 
 def gigabytes(nbytes: float) -> str:
-    """Bytes in GB (10⁹) and GiB (2³⁰), whatever their size."""
+    """Bytes in GB (10⁹) and GiB (2³⁰), however few or many."""
     return f"{_number(nbytes / 10**9)} GB (10⁹) = {_number(nbytes / 2**30)} GiB (2³⁰)"
 
 

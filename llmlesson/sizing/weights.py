@@ -16,19 +16,19 @@ class Weights:
     """Counts of parameters. `total` is the language model's, without a vision or audio tower."""
 
     total: int
-    lookup: int  # embedding tables that a step only looks rows up in (a tied one is the output head, and is read)
+    lookup: int  # embedding tables that a step only looks up rows in (a tied one is the output head, which it reads)
     experts: int  # parameters of routed experts
-    experts_used: int  # experts that one token goes through …
-    experts_count: int  # … of how many; 1 and 1 for a dense model
+    experts_used: int  # experts that one token goes through, out of
+    experts_count: int  # this many; 1 and 1 for a dense model
 
     @property
     def read_per_token(self) -> int:
-        """Parameters that one token's decode step must read: no lookup tables, and only the experts it goes through."""
+        """Parameters that a decode step of one token must read: no lookup tables, and only the experts it uses."""
         return self.total - self.lookup - self.experts + self.experts * self.experts_used // self.experts_count
 
 
 def model_weights(config_or_name: Any) -> Weights:
-    """The parameter counts of a model: recorded for the table's models (and checked by a test), else counted now."""
+    """The parameter counts of a model: recorded for the table's models (a test checks them), else counted now."""
     if isinstance(config_or_name, str):
         entry = table_name(config_or_name)
         if entry is not None:
@@ -37,7 +37,7 @@ def model_weights(config_or_name: Any) -> Weights:
 
 
 def count_weights(config_or_name: Any) -> Weights:
-    """Count on the meta device: the model is built without memory (imports torch and transformers)."""
+    """Count on the meta device, where a model needs no memory (imports torch and transformers)."""
     from torch import nn
 
     from llmlesson.sizing.meta_device import meta_model

@@ -260,10 +260,10 @@ def test_notes_speak_up():
     assert "The window (5,000) is larger than the model's context (4,096)" in kv_cache(longer, 5).notes[0]
     assert "more than the model's context" in kv_cache("gpt2", 2000).notes[0]
     assert (
-        "doesn't say num_attention_heads = 32, hidden_size = 4096"
+        "doesn't give num_attention_heads = 32, hidden_size = 4096"
         in kv_cache({"model_type": "llama", "num_hidden_layers": 2}, 5).notes[0]
     )
-    assert "'sliding_window' is 9, and llama models have none" in kv_cache({**LLAMA, "sliding_window": 9}, 5).notes[0]
+    assert "'sliding_window' is 9, but llama models have none" in kv_cache({**LLAMA, "sliding_window": 9}, 5).notes[0]
     assert kv_cache({**LLAMA, "max_position_embeddings": -1}, 5).notes == ()
     assert kv_cache("gpt2", 1000).notes == ()
 
@@ -272,18 +272,18 @@ def test_notes_speak_up():
     ("change", "message"),
     [
         ({"model_type": "mystery"}, "'model_type' is 'mystery'"),
-        ({"model_type": None}, "lacks 'model_type'"),
+        ({"model_type": None}, "has no 'model_type'"),
         ({"layer_types": ["full_attention", "quantum"]}, r"'layer_types'\[1\] is 'quantum'"),
-        ({"layer_types": ["full_attention"]}, "lists 1 layers, and the model has 2"),
+        ({"layer_types": ["full_attention"]}, "lists 1 layers, but the model has 2"),
         ({"layer_types": ["full_attention", "linear_attention"]}, "knows no state for model_type 'llama'"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "lacks 'sliding_window'"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "has no 'sliding_window'"),
         ({"num_key_value_heads": 3}, "'num_key_value_heads' is 3, which doesn't divide 'num_attention_heads', 8"),
-        ({"num_attention_heads": 7, "num_key_value_heads": 7}, "add 'head_dim'"),
+        ({"num_attention_heads": 7, "num_key_value_heads": 7}, "Add 'head_dim'"),
         ({"num_hidden_layers": 0}, "'num_hidden_layers' must be a whole number of at least 1, but it is 0"),
         ({"num_hidden_layers": "two"}, "not 'two'"),
-        ({"num_key_value_heads": [8]}, "lists 1 layers, and the model has 2"),
+        ({"num_key_value_heads": [8]}, "lists 1 layers, but the model has 2"),
         ({"model_type": "nemotron_h"}, "needs 'layers_block_type'"),
-        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 2}, "leaves no layer of some kind"),
+        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 2}, "leaves some kind of layer none to share with"),
     ],
 )
 def test_bad_config_is_one_sentence(change, message):

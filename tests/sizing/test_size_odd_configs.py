@@ -79,9 +79,9 @@ def test_language_model_is_found_wherever_it_is(outer):
     ("outer", "message"),
     [
         ({"model_type": "pair", "one": LLAMA, "two": LLAMA}, r"holds several language models \(one, two\)"),
-        ({"model_type": "llava", "brain": TEXT}, r"none of its parts is known as a language model \(brain\)"),
+        ({"model_type": "llava", "brain": TEXT}, r"sizing recognizes none of its parts as a language model \(brain\)"),
         ({"model_type": "somebody_vlm", "brain": TEXT}, "'model_type' is 'somebody_vlm'"),
-        ({"brain": {"model_type": "brain"}}, "lacks 'model_type'"),
+        ({"brain": {"model_type": "brain"}}, "has no 'model_type'"),
     ],
 )
 def test_language_model_that_is_not_found(outer, message):
@@ -124,7 +124,7 @@ def test_table_of_layers_that_is_empty_is_not_absent():
     assert [layer.bytes_per_token for layer in empty] == [ROW] * 6
     assert kv_cache({**gemma, "per_layer_config": None}, 5).per_layer == absent
     no_list = {**LLAMA, "layer_types": []}
-    with pytest.raises(LessonError, match="'layer_types' lists 0 layers, and the model has 4"):
+    with pytest.raises(LessonError, match="'layer_types' lists 0 layers, but the model has 4"):
         kv_cache(no_list, 5)
 
 
@@ -144,7 +144,7 @@ def test_table_of_layers_may_change_windows_and_nothing_that_is_read_once():
 
 def test_window_that_is_switched_off_under_layers_that_slide():
     config = {**TEXT, "model_type": "qwen2", "sliding_window": 9, "use_sliding_window": False}
-    with pytest.raises(LessonError, match="'layer_types' lists sliding layers, and 'use_sliding_window' is false"):
+    with pytest.raises(LessonError, match="'layer_types' lists sliding layers, but 'use_sliding_window' is false"):
         kv_cache({**config, "layer_types": ["sliding_attention"] * 4}, 5)
 
 
@@ -174,8 +174,8 @@ def test_layers_that_share_an_indexer_keep_no_index_keys():
     ("model_type", "name", "value", "message"),
     [
         ("llama", "num_hidden_layers", 10**9, "'num_hidden_layers' must be a whole number from 0 to 10,000"),
-        ("t5", "num_decoder_layers", 10**9, "'num_hidden_layers' is 1000000000, and no model has more than 10,000"),
-        ("mistral", "sliding_window", 10**12, "'sliding_window' is 1000000000000, and no model has more than"),
+        ("t5", "num_decoder_layers", 10**9, "'num_hidden_layers' is 1000000000, but no model has more than 10,000"),
+        ("mistral", "sliding_window", 10**12, "'sliding_window' is 1000000000000, but no model has more than"),
         ("mistral", "sliding_window", math.nan, "'sliding_window' must be a whole number of at least 0, but it is nan"),
         ("mistral", "sliding_window", math.inf, "but it is inf"),
         ("mistral", "sliding_window", "16", "but it is '16'"),
@@ -186,7 +186,7 @@ def test_layers_that_share_an_indexer_keep_no_index_keys():
         ("mamba", "expand", math.inf, "'expand' must be a number above 0, but it is inf"),
         ("qwen2", "use_sliding_window", "no", "'use_sliding_window' must be true or false, but it is 'no'"),
         ("bamba", "attn_layer_indices", 3, "'attn_layer_indices' must be a list of numbers, but it is 3"),
-        ("llama4_text", "no_rope_layers", [1], "'no_rope_layers' lists 1 layers, and the model has 4"),
+        ("llama4_text", "no_rope_layers", [1], "'no_rope_layers' lists 1 layers, but the model has 4"),
     ],
 )
 def test_value_that_no_model_has(model_type, name, value, message):

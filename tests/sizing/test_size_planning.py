@@ -42,7 +42,7 @@ def test_what_does_not_fit_says_how_many_cards():
 )
 def test_suggested_tp_is_the_next_power_of_two(gpu, dtype, cards, tp):
     plan = fit("Llama-3.1-405B", gpu, dtype)
-    assert plan.notes[0] == f"The weights alone need at least {cards} of these cards: tp={tp}, say."
+    assert plan.notes[0] == f"The weights alone need at least {cards} of these cards. Try tp={tp}."
     enough = fit("Llama-3.1-405B", gpu, dtype, tp=tp)
     assert enough.kv_budget_nbytes > 0
     assert not any("weights alone" in note for note in enough.notes)
