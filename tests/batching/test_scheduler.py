@@ -144,10 +144,10 @@ def test_wrong_requests_and_settings_are_refused():
     with pytest.raises(LessonError, match="empty"):
         play.add([])
     request = play.add([1, 2])
-    with pytest.raises(LessonError, match="once"):
+    with pytest.raises(LessonError, match="added before"):
         play.scheduler.add(request, 2)
     play.finish()
-    with pytest.raises(LessonError, match="once"):
+    with pytest.raises(LessonError, match="has ended"):
         play.scheduler.add(request, 2)
     for settings in (dict(budget=0), dict(running=0)):
         with pytest.raises(LessonError, match="at least 1"):
