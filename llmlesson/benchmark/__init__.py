@@ -1,1 +1,1 @@
-"""Our engine beside others, on the same weights and in one run."""
+"""Our engine compared with others, on the same weights and in one run."""

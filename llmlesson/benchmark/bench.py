@@ -1,6 +1,6 @@
-"""The benchmark: time to first token and decode speed, ours beside transformers' `generate`, in one run.
+"""The benchmark: time to first token and decode speed of our engine and transformers' `generate`, in one run.
 
-Contenders take turns within each repeat, so that whatever else the machine does hits all of them.
+Contenders take turns within each repeat, so that other work on the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 PROMPT_TOKENS = (32, 128, 512)
 BATCHES = (1, 4)
-STEPS = 8  # decode steps a run
+STEPS = 8  # decode steps per run
 FEWEST, MOST = 3, 7  # runs of each contender at each workload
-ENOUGH = 12.0  # seconds for a workload, after which it stops at FEWEST
+ENOUGH = 12.0  # after so many seconds for a workload, FEWEST runs are enough
 
 OURS, NO_CACHE = "llmlesson", "llmlesson, no cache"
 QUANTIZED_OURS = {f"llmlesson, {dtype} weights": dtype for dtype in QUANTIZED}
@@ -53,9 +53,9 @@ class Row:
     prompt_tokens: int
     batch: int
     first: Placement  # prefill, up to the first token on the host; `seconds` is the median
-    step: Placement  # a decode step, by the work that it takes with a cache (without one where it has none)
-    first_sample: Sample  # one a repeat
-    step_sample: Sample  # one a step and repeat
+    step: Placement  # a decode step, by its work with a cache (or without one, for the contender that has none)
+    first_sample: Sample  # one per repeat
+    step_sample: Sample  # one per step and repeat
 
     @property
     def tokens_per_second(self) -> float:
@@ -76,8 +76,8 @@ class Report:
 def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int] = BATCHES) -> Report:
     """Run the benchmark on an engine made by `llmlesson.load`, with `engine.name` as its name for transformers.
 
-    prompt_tokens: lengths to measure alone; by default 32, 128 and 512, as far as the context allows. batches: sizes
-    to measure at the first of them. Raises LessonError for sizes that do not fit.
+    prompt_tokens: lengths to measure with one prompt; by default 32, 128 and 512, as far as the context allows.
+    batches: batch sizes to measure at the first length. Raises LessonError for sizes that do not fit.
     """
     context = engine.config.max_position_embeddings - STEPS - 1
     lengths = list(prompt_tokens) or [length for length in PROMPT_TOKENS if length <= context]
@@ -85,14 +85,14 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
     if wrong or not lengths:
         raise LessonError(
             f"A prompt of {wrong[0] if wrong else min(PROMPT_TOKENS)} tokens can't be measured: with {STEPS} decode "
-            f"steps {engine.name} takes 1 to {context}. Choose the lengths with --prompt-tokens."
+            f"steps, {engine.name} has room for 1 to {context}. Choose the lengths with --prompt-tokens."
         )
     if min(batches, default=0) < 1:
-        raise LessonError("Batch sizes are whole numbers from 1 on.")
+        raise LessonError("Batch sizes must be whole numbers of at least 1.")
     workloads = [(length, 1) for length in lengths] + [(lengths[0], batch) for batch in batches if batch > 1]
 
     say("Measuring the limits of this device")
-    # In this run, not the best ever kept: on a shared host the bandwidth left to us changes from minute to minute.
+    # Measured in this run, not the best on file: on a shared host our share of bandwidth changes from minute to minute.
     peaks = roofline.measure(engine.device, engine.dtype, engine.model.nbytes)
     contenders = {OURS: ours(engine)}
     say("Loading the same weights into transformers")
@@ -105,7 +105,7 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
         for name, dtype in QUANTIZED_OURS.items():
             say(f"Loading them as {dtype}")
             contenders[name] = ours(load(engine.name, device="cpu", dtype=dtype))
-        torch.set_num_threads(threads)  # loading chooses anew
+        torch.set_num_threads(threads)  # loading an engine changes it
     rows: list[Row] = []
     left_out: list[str] = []
     for length, batch in workloads:
@@ -120,22 +120,22 @@ def run(engine: Engine, prompt_tokens: Sequence[int] = (), batches: Sequence[int
 
 
 def random_prompts(vocab_size: int, length: int, batch: int) -> Prompts:
-    """The same ids every time: what they are changes nothing about the work."""
+    """The same ids every time: the work doesn't depend on them."""
     choose = random.Random(0)
     return [choose.choices(range(vocab_size), k=length) for _ in range(batch)]
 
 
 def measure(contenders: Mapping[str, Contender], prompts: Prompts, left_out: list[str]) -> dict[str, list[list[float]]]:
-    """The arrival times of several runs of each contender, taking turns, each after a run to warm up.
+    """The arrival times of several runs of each contender. They take turns, after a warm-up run each.
 
-    A contender that fails is left out, and why is added to `left_out`.
+    A contender that fails is left out, and the reason is added to `left_out`.
     """
     arrivals: dict[str, list[list[float]]] = {}
     for name, contender in contenders.items():
         try:
-            contender(prompts, steps_of(name))  # the same shapes, for which a static cache is compiled on CUDA
+            contender(prompts, steps_of(name))  # with the same shapes, for which CUDA compiles a static cache
             arrivals[name] = []
-        except RuntimeError as error:  # out of memory, or what torch.compile needs is missing
+        except RuntimeError as error:  # out of memory, or torch.compile lacks something
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             left_out.append(f"{name}, {len(prompts[0])} tokens, batch size {len(prompts)}: {reason}")
     started = time.perf_counter()
@@ -143,14 +143,14 @@ def measure(contenders: Mapping[str, Contender], prompts: Prompts, left_out: lis
         if repeat >= FEWEST and time.perf_counter() - started > ENOUGH:
             break
         order = list(arrivals)
-        start = repeat % max(len(order), 1)  # nobody always runs behind the same one
+        start = repeat % max(len(order), 1)  # so that nobody always runs after the same one
         for name in order[start:] + order[:start]:
             arrivals[name].append(contenders[name](prompts, steps_of(name)))
     return arrivals
 
 
 def steps_of(contender: str) -> int:
-    """Decode steps of a run: without a cache each is a whole prefill, and one is enough."""
+    """Decode steps per run: without a cache each is a whole prefill, so one is enough."""
     return 1 if contender == NO_CACHE else STEPS
 
 

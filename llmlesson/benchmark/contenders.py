@@ -1,7 +1,7 @@
 """What the benchmark runs: our engine and transformers' `generate`, on the same weights, with the same clock.
 
-A contender takes prompts of equal length, [B][T], and a number of decode steps. It returns when each token (the first
-and one a step) had reached the host, in seconds since the call: what a user would see. It never stops early.
+A contender takes prompts of equal length, [B][T], and a number of decode steps. It returns when each token (the first,
+and one per step) reached the host, in seconds since the call: what a user would see. It never stops early.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Contender = Callable[[Prompts, int], list[float]]
 
 
 def ours(engine: Engine) -> Contender:
-    """`engine.stream`; for several prompts a BatchEngine that reads them all in one step."""
+    """`engine.stream`, or for several prompts a BatchEngine that reads them all in one step."""
     endless = copy.copy(engine)
     endless.eos_token_ids = frozenset()
 
@@ -51,7 +51,7 @@ def ours(engine: Engine) -> Contender:
 
 
 def ours_without_cache(engine: Engine) -> Contender:
-    """Each token by reading everything before it again. One prompt at a time."""
+    """Reads everything again for each token. One prompt at a time."""
 
     def run(prompts: Prompts, steps: int) -> list[float]:
         arrivals = []
@@ -67,7 +67,7 @@ def ours_without_cache(engine: Engine) -> Contender:
 
 
 def transformers_model(name: str, engine: Engine) -> Any:
-    """The model that `engine` was loaded from, as transformers computes it: same dtype, same device."""
+    """The model that `engine` was loaded from, in transformers, with the same dtype and device."""
     import transformers
 
     model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -79,7 +79,7 @@ def transformers_model(name: str, engine: Engine) -> Any:
 
 
 def transformers_generate(model: Any, cache: str) -> Contender:
-    """`model.generate` with the cache implementation of this name, "dynamic" or "static"; else all its defaults."""
+    """`model.generate` with this cache implementation, "dynamic" or "static", and otherwise its defaults."""
 
     def run(prompts: Prompts, steps: int) -> list[float]:
         ids = torch.tensor(prompts, device=model.device)
@@ -92,14 +92,14 @@ def transformers_generate(model: Any, cache: str) -> Contender:
             streamer=arrivals,
         )
         if len(arrivals.seconds) != 1 + steps:
-            raise RuntimeError(f"generate gave {len(arrivals.seconds)} tokens instead of {1 + steps}")
+            raise RuntimeError(f"generate produced {len(arrivals.seconds)} tokens instead of {1 + steps}")
         return arrivals.seconds
 
     return run
 
 
 class _Arrivals:
-    """A transformers streamer that notes when tokens come. The first thing that it is given is the prompt."""
+    """A transformers streamer that notes when tokens arrive. The first thing it receives is the prompt."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""A batch in one contiguous cache, padded to its longest row: what the paged cache is measured against."""
+"""A batch in one contiguous cache, padded to its longest row, to compare the paged cache with."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class PaddedBatch:
-    """Prompts of any lengths, each in a row of its own with room for `max_tokens` positions.
+    """Prompts of any lengths, each in its own row with room for `max_tokens` positions.
 
-    All rows begin together, and each step reads one token in every one of them. Shorter prompts are padded at their
-    end, where causal order keeps the padding out of sight.
+    All rows begin together, and each step reads one token in every row. Shorter prompts are padded at their end, where
+    the causal mask hides the padding.
     """
 
     @torch.no_grad()
@@ -34,7 +34,7 @@ class PaddedBatch:
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int]) -> None:
-        """Read one token in every row; `logits` are then those of the next ones."""
+        """Read one token in every row. Afterwards `logits` has the scores of the next tokens."""
         if max(self.lengths) == self.cache.max_tokens:
             raise LessonError(f"A row of this batch is full: it holds {self.cache.max_tokens} positions.")
         device = self._engine.device

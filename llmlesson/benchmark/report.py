@@ -1,4 +1,4 @@
-"""A benchmark report to read (Markdown, which a terminal shows well enough) and to compute with (JSON)."""
+"""A benchmark report as text (Markdown, also readable in a terminal) and as data (JSON)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def to_markdown(report: Report, day: date) -> str:
         f"Measured limits: {peaks}.",
         table(report.rows),
         f"Median ± interquartile range of {FEWEST} to {MOST} runs with {STEPS} decode steps each, in turns. "
-        "MFU and MBU: counted work over time, as a share of the measured limits; of the step without a cache, that of "
-        "reading everything again.",
+        "MFU and MBU: counted work over time, as a share of the measured limits; a step without a cache counts "
+        "the work of reading everything again.",
         ratio_table(report.rows),
-        "How many times as fast, by the medians; — where they differ by no more than the measurements scatter.",
+        "How many times as fast, by the medians; — where the difference is within the spread of the measurements.",
         *(f"Left out: {what}." for what in report.left_out),
     ]
     return "\n\n".join(parts) + "\n"
@@ -55,7 +55,7 @@ def ratio_table(rows: Sequence[Row]) -> str:
 
 
 def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """How many times as fast a contender is as another at the same workload; None where that would be noise."""
+    """How many times as fast one contender is as another at the same workload; None if that would be noise."""
     pairs = [(OURS, DYNAMIC), (OURS, STATIC), (OURS, NO_CACHE), (INT8, OURS), (INT4, OURS)]
     found = {(row.prompt_tokens, row.batch, row.contender): row for row in rows}
     workloads = dict.fromkeys((row.prompt_tokens, row.batch) for row in rows)
@@ -75,7 +75,7 @@ def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def markdown_table(heads: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with aligned columns: words to the left, numbers to the right."""
+    """A Markdown table with aligned columns: words left, numbers right."""
     widths = [max(len(line[column]) for line in [heads, *lines]) for column in range(len(heads))]
     words = [head in ("contender", "against") for head in heads]
 
@@ -88,7 +88,7 @@ def markdown_table(heads: list[str], lines: list[list[str]]) -> str:
 
 
 def to_json(report: Report, day: date) -> dict[str, Any]:
-    """Everything, single measurements included. Times in seconds, sizes in bytes; percentages are fractions of 1."""
+    """Everything, including single measurements. Times in seconds, sizes in bytes; percentages are fractions of 1."""
     return {
         "date": day.isoformat(),
         "model": report.model,

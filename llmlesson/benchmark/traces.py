@@ -1,4 +1,4 @@
-"""A trace of requests, played on a real engine under each policy: what users and the operator see of it."""
+"""A trace of requests, played on a real engine with each policy, as users and the operator see it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def run_trace(
     token_budget: int = 256,
     clock: str = "wall",
 ) -> Replay:
-    """Play a trace under one of `trace.POLICIES`; answers are as long as the trace says, whatever the model says.
+    """Play a trace with one of `trace.POLICIES`. Answers are as long as the trace says, whatever the model says.
 
-    clock: "wall", or "cpu" for the CPU time of this process, which other work on the machine doesn't disturb. Between
-    steps it jumps: nobody waits for the next arrival.
+    clock: "wall", or "cpu" for the CPU time of this process, which other work on the machine doesn't disturb. If there
+    is no work, the clock jumps to the next arrival.
     """
     endless = copy.copy(engine)
     endless.eos_token_ids = frozenset()
     settings: dict[str, Any] = {"max_running": max_running, "token_budget": token_budget, **POLICIES[policy]}
     batch = BatchEngine(endless, blocks, block_size, **settings)
-    batch.generate([[1]], max_new_tokens=2)  # what libraries set up at first use is nobody's time to the first token
+    batch.generate([[1]], max_new_tokens=2)  # so that what libraries set up at first use delays nobody's first token
     batch.pool.forget()
     batch.scheduler.counts.prompt_tokens = 0
 
@@ -54,7 +54,7 @@ def to_markdown(summaries: dict[str, Summary], clock: str) -> str:
     heads += ["TPOT ms: mean", "p50", "p99", "rows used", "blocks in use", "preempted", "hits"]
     table = markdown_table(heads, [_cells(name, summary) for name, summary in summaries.items()])
     return (
-        f"{table}\n\nTTFT: from arrival to the first token, with the time in the queue. ITL: between two tokens of an "
+        f"{table}\n\nTTFT: from arrival to the first token, including the queue. ITL: between two tokens of an "
         f"answer. TPOT: its mean over an answer. Clock: {'CPU' if clock == 'cpu' else 'wall'} seconds of the steps; "
         "time without work is skipped, not waited for.\n"
     )

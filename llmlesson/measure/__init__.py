@@ -1,1 +1,1 @@
-"""Counted cost beside measured time."""
+"""Counted cost and measured time."""

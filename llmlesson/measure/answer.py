@@ -1,4 +1,4 @@
-"""Counted work of a whole answer, with the KV cache and without."""
+"""The counted work of a whole answer, with the KV cache and without it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class AnswerCost:
     """Sums over the forward passes of one answer."""
 
     passes: int
-    positions: int  # that went through the layers
-    kv_projections: int  # K and V vectors made: two for each position, KV head and layer
+    positions: int  # positions that went through the layers
+    kv_projections: int  # K and V vectors computed: two for each position, KV head and layer
     attention_reads: int  # query-key pairs in all query heads of all layers; each reads one K and one V vector
     attention_flops: int
     other_flops: int  # projections, MLP, logits
@@ -27,7 +27,7 @@ class AnswerCost:
 
 
 def with_cache(config: ModelConfig, prompt: int, new_tokens: int) -> AnswerCost:
-    """Prefill of `prompt` tokens, then a decode step for each further token. The last token is never read.
+    """Prefill of `prompt` tokens, then a decode step for each token after the first. The last token is never read.
 
     Raises LessonError unless both are at least 1.
     """
@@ -37,7 +37,7 @@ def with_cache(config: ModelConfig, prompt: int, new_tokens: int) -> AnswerCost:
 
 
 def without_cache(config: ModelConfig, prompt: int, new_tokens: int) -> AnswerCost:
-    """Every token of the answer from reading all before it, with logits for the last position only.
+    """Each token of the answer comes from reading everything before it, with logits for the last position only.
 
     Raises LessonError unless both are at least 1.
     """
@@ -46,12 +46,12 @@ def without_cache(config: ModelConfig, prompt: int, new_tokens: int) -> AnswerCo
 
 
 def decode_break_even(config: ModelConfig) -> tuple[int, int]:
-    """The context from which on attention is at least half of a decode step: by FLOPs, and by bytes read in float32."""
+    """The context at which attention becomes half of a decode step: by FLOPs, and by bytes read in float32."""
     empty, one = decode(config, cached=0), decode(config, cached=1)
     flops_per_token = one.attention_flops - empty.attention_flops
     bytes_per_token = one.kv_read_bytes - empty.kv_read_bytes
     others = empty.flops - empty.attention_flops
-    # A step reads the cached positions and its own.
+    # A step reads the cached positions and its own one.
     return -(-others // flops_per_token) - 1, -(-empty.weight_bytes // bytes_per_token) - 1
 
 
@@ -70,4 +70,4 @@ def _sum(config: ModelConfig, passes: Iterable[Cost]) -> AnswerCost:
 
 def _check(prompt: int, new_tokens: int) -> None:
     if prompt < 1 or new_tokens < 1:
-        raise LessonError(f"A prompt of {prompt} tokens and {new_tokens} new ones: both must be at least 1.")
+        raise LessonError(f"The prompt has {prompt} tokens and the answer {new_tokens}: both must have at least 1.")

@@ -1,9 +1,9 @@
-"""Counted work of one forward pass: FLOPs and bytes, exact, from the model's config alone.
+"""The counted work of one forward pass: exact FLOPs and bytes, from the model's config alone.
 
-A multiplication and the addition after it are two FLOPs. Counted are the matrix products (projections, attention, MLP,
-output head); norms, rotary embedding and softmax are left out, as in torch's own counter. Counted bytes are those
-that have to come from memory or go there: each weight once, K and V of every position once, K and V of the new
-positions once. Activations, logits and the few embedding rows that are looked up are left out.
+A multiplication and the addition after it are two FLOPs. We count the matrix products (projections, attention, MLP,
+output head) and leave out norms, rotary embedding and softmax, as torch's own counter does. We count the bytes that
+must be read from memory or written to it: each weight once, K and V of every position once, K and V of the new
+positions once. We leave out activations, logits and the few embedding rows that are looked up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llmlesson.engine.quantized import nbytes_of
 
 @dataclass(frozen=True)
 class Cost:
-    """What one forward pass of `batch` sequences takes, each with `tokens` new positions after `cached` old ones."""
+    """The cost of one forward pass of `batch` sequences, each with `tokens` new positions after `cached` old ones."""
 
     tokens: int
     cached: int
@@ -27,24 +27,24 @@ class Cost:
     projection_flops: int  # Q, K, V and output projections
     attention_flops: int  # q kᵀ and the weighted sum of v, for the pairs that the causal mask leaves
     mlp_flops: int
-    head_flops: int  # logits of one position a sequence
+    head_flops: int  # logits of one position per sequence
     weight_bytes: int  # read
     kv_read_bytes: int
     kv_written_bytes: int
 
     @property
     def flops(self) -> int:
-        """All FLOPs that the result needs: attention without the pairs that the mask hides."""
+        """All FLOPs that the result needs, without the attention pairs that the mask hides."""
         return self.projection_flops + self.attention_flops + self.mlp_flops + self.head_flops
 
     @property
     def nbytes(self) -> int:
-        """All bytes that have to be moved."""
+        """All bytes that must be moved."""
         return self.weight_bytes + self.kv_read_bytes + self.kv_written_bytes
 
     @property
     def intensity(self) -> float:
-        """Arithmetic intensity, in FLOPs per byte: what decides between memory and arithmetic as the limit."""
+        """Arithmetic intensity, in FLOPs per byte: it decides whether memory or arithmetic is the limit."""
         return self.flops / self.nbytes
 
 
@@ -56,7 +56,7 @@ def prefill(
     dtype: torch.dtype = torch.float32,
     quantized: str | None = None,
 ) -> Cost:
-    """Reading `tokens` positions behind `cached` others, and the logits of the last. The same for each sequence.
+    """Read `tokens` positions after `cached` others, with the logits of the last one. The same for each sequence.
 
     dtype: of weights and cache; `quantized` ("int8", "int4") of the matrices, as in `Model.quantized`.
     """
@@ -64,7 +64,7 @@ def prefill(
     q_size, kv_size = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     rows, layers = batch * tokens, c.num_hidden_layers
 
-    projections = c.hidden_size * (q_size + 2 * kv_size) + q_size * c.hidden_size  # values of a layer
+    projections = c.hidden_size * (q_size + 2 * kv_size) + q_size * c.hidden_size  # values per layer
     mlp = 3 * c.hidden_size * c.intermediate_size  # gate, up, down
     head = c.hidden_size * c.vocab_size
     matrix_bytes = layers * sum(nbytes_of(*size, dtype, quantized) for size in matrix_sizes(c))
@@ -96,5 +96,5 @@ def decode(
     dtype: torch.dtype = torch.float32,
     quantized: str | None = None,
 ) -> Cost:
-    """One decode step: one new position behind `cached` others, for each sequence."""
+    """One decode step: one new position after `cached` others, for each sequence."""
     return prefill(config, 1, cached, batch, dtype, quantized)

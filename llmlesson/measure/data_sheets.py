@@ -1,4 +1,4 @@
-"""The two limits of cards that few learners have, as their vendors state them. Computed with, never measured."""
+"""The two limits of cards that few learners have, as their vendors state them. We compute with them: not measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llmlesson.measure.cost import Cost
 
 @dataclass(frozen=True)
 class DataSheet:
-    """Peaks of a card for numbers of 16 bits: no program reaches all of them."""
+    """Peak rates of a card for 16-bit numbers. No program fully reaches them."""
 
     name: str
     flops_per_second: float  # dense products on tensor cores
@@ -19,11 +19,11 @@ class DataSheet:
 
     @property
     def ridge(self) -> float:
-        """FLOPs per byte from which on arithmetic is the limit, and below which memory is."""
+        """FLOPs per byte above which arithmetic is the limit, and below which memory is."""
         return self.flops_per_second / self.bytes_per_second
 
     def least_seconds(self, cost: Cost) -> float:
-        """The time that the limits allow; whether the weights fit into the memory is not asked."""
+        """The shortest time that the limits allow. It doesn't check whether the weights fit into memory."""
         return max(cost.flops / self.flops_per_second, cost.nbytes / self.bytes_per_second)
 
 

@@ -1,4 +1,4 @@
-"""What a measurement was made on."""
+"""The machine that a measurement was made on."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 
 
 def device_name(device: torch.device) -> str:
-    """The marketing name of a GPU, or that of the CPU with the instructions that torch uses of it."""
+    """The marketing name of the GPU, or of the CPU with the instruction set that torch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{cpu_name()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def cpu_name() -> str:
-    """The CPU's name as the system gives it; at least its architecture."""
+    """The CPU's name as the system reports it, or at least its architecture."""
     try:
         if platform.system() == "Darwin":
             command = ["sysctl", "-n", "machdep.cpu.brand_string"]

@@ -1,4 +1,4 @@
-"""The two limits of a device, measured, and where a phase lies against them.
+"""The two measured limits of a device, and how close to them a phase comes.
 
 Roofline model: Williams, Waterman and Patterson, CACM 52(4), 2009. MFU: the share of the arithmetic peak that a
 model's counted FLOPs reach (Chowdhery et al., PaLM, arXiv 2204.02311, appendix B). MBU: the same for bytes.
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from llmlesson.engine import Engine
 
 REPEATS = 7
-MOST_READ = 192 * 2**20  # bytes; more than a CPU keeps close by, and reading more gives the same bandwidth
+MOST_READ = 192 * 2**20  # bytes; more than CPU caches hold, and reading more gives the same bandwidth
 MATMUL_SIZE = {"cpu": 2048, "cuda": 8192}
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """Peaks of one device as torch reaches them, the best of some tries."""
+    """The peak rates that torch reaches on one device, best of several tries."""
 
     device: str
     dtype: str  # of the matrices
@@ -44,11 +44,11 @@ class Roofline:
 
     @property
     def ridge(self) -> float:
-        """FLOPs per byte from which on arithmetic is the limit, and below which memory is."""
+        """FLOPs per byte above which arithmetic is the limit, and below which memory is."""
         return self.flops_per_second / self.bytes_per_second
 
     def place(self, cost: Cost, seconds: float) -> Placement:
-        """Where work that took `seconds` lies against the limits."""
+        """Compare work that took `seconds` with the limits."""
         return Placement(cost, seconds, self)
 
     def __str__(self) -> str:
@@ -87,12 +87,12 @@ class Placement:
 
     @property
     def limit(self) -> str:
-        """Which limit stands above this work: "memory" left of the ridge, "compute" right of it."""
+        """Which limit applies to this work: "memory" left of the ridge, "compute" right of it."""
         return "memory" if self.cost.intensity < self.roofline.ridge else "compute"
 
     @property
     def least_seconds(self) -> float:
-        """The time that the limits allow."""
+        """The shortest time that the limits allow."""
         peaks = self.roofline
         return max(self.cost.flops / peaks.flops_per_second, self.cost.nbytes / peaks.bytes_per_second)
 
@@ -100,8 +100,8 @@ class Placement:
 def measure(device: torch.device, dtype: torch.dtype, nbytes: int) -> Roofline:
     """Measure the limits now; takes about two seconds on a CPU.
 
-    Bandwidth: the sum of an int64 buffer of `nbytes` (at most 192 MiB), which torch reads once, on all its threads, and
-    does next to nothing with. Arithmetic: the product of two large square matrices in `dtype`.
+    Bandwidth: the sum of an int64 buffer of `nbytes` (at most 192 MiB), which torch reads once, on all threads, with
+    almost no arithmetic. Arithmetic: the product of two large square matrices in `dtype`.
     """
     nbytes = min(nbytes, MOST_READ) // 8 * 8
     read_seconds = _best(device, torch.ones(nbytes // 8, dtype=torch.int64, device=device).sum)
@@ -122,11 +122,11 @@ def measure(device: torch.device, dtype: torch.dtype, nbytes: int) -> Roofline:
 
 
 def measure_and_keep(engine: Engine) -> Roofline:
-    """The limits for an engine's device and dtype, read over as many bytes as its weights take.
+    """Measure the limits for an engine's device and dtype, reading as many bytes as its weights take.
 
-    Measured now. The best that was ever measured is kept in `roofline.json` beside the models, for each device, dtype,
-    thread count, torch version and size, and counts where it is higher: whatever else runs on the machine makes a
-    measurement too low, never too high.
+    The best result so far is kept in `roofline.json` beside the models, for each device, dtype, thread count, torch
+    version and size. If it is higher, it is returned instead: other programs on the machine make a measurement too
+    low, never too high.
     """
     roofline = measure(engine.device, engine.dtype, engine.model.nbytes)
     before = kept(engine)
@@ -141,7 +141,7 @@ def measure_and_keep(engine: Engine) -> Roofline:
 
 
 def kept(engine: Engine) -> Roofline | None:
-    """The limits that `measure_and_keep` kept for an engine's device and dtype, if it did. Measures nothing."""
+    """The limits that `measure_and_keep` stored for an engine's device and dtype, or None. Measures nothing."""
     with contextlib.suppress(KeyError, TypeError):  # not there, or written by another version
         return Roofline(**_read_file()[_key(engine)])
     return None
@@ -153,12 +153,12 @@ def _key(engine: Engine) -> str:
 
 
 def path() -> Path:
-    """Where measured limits are kept."""
+    """The file with the measured limits."""
     return default_model_folder().parent.parent / "roofline.json"
 
 
 def _best(device: torch.device, work: Callable[[], object]) -> float:
-    """The shortest of some runs in seconds: whatever disturbs makes them longer, never shorter."""
+    """The shortest of several runs in seconds: disturbances make them longer, never shorter."""
     work()
     stopwatch = Stopwatch(device)
     stopwatch.start()
@@ -181,7 +181,7 @@ def _read_file() -> dict[str, Any]:
 
 
 def _write_file(kept: dict[str, Any]) -> None:
-    # Where it can't be written, the next one measures again: nothing is lost but two seconds.
+    # If it can't be written, the next call measures again, which costs only two seconds.
     with contextlib.suppress(OSError):
         path().parent.mkdir(parents=True, exist_ok=True)
         new = path().with_suffix(f".{os.getpid()}.tmp")

@@ -1,4 +1,4 @@
-"""Measured time: laps, median and spread, and when a ratio of two times means anything."""
+"""Measured time: laps, median and spread, and whether a ratio of two times means anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llmlesson.engine.mark import Mark
 class Stopwatch:
     """Laps of work on one device: `start()`, `lap()` after each piece of work, then `laps()` in seconds.
 
-    On CUDA the laps are the device's time, and `lap` waits for nothing.
+    On CUDA the laps are the device's time, and `lap` doesn't wait.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -24,14 +24,14 @@ class Stopwatch:
 
     def start(self) -> None:
         if self._device.type == "cuda":
-            torch.cuda.synchronize()  # nothing from before counts
+            torch.cuda.synchronize()  # so that earlier work doesn't count
         self._marks = [Mark(self._device)]
 
     def lap(self) -> None:
         self._marks.append(Mark(self._device))
 
     def laps(self) -> list[float]:
-        """Seconds between each two marks."""
+        """Seconds between consecutive marks."""
         self._marks[-1].wait()
         return [after.seconds_since(before) for before, after in pairwise(self._marks)]
 
@@ -62,8 +62,8 @@ class Sample:
 def speedup(fast: Sample, slow: Sample) -> float | None:
     """How many times as fast: the ratio of the medians, slow / fast.
 
-    None where that would be noise: where the medians differ by no more than the larger of the two spreads, or where
-    one of the two was measured only once and has no spread to compare with.
+    None if that would be noise: if the medians differ by no more than the larger of the two spreads, or if one of the
+    two was measured only once and so has no spread.
     """
     if min(len(fast.seconds), len(slow.seconds)) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The HTTP side: routes, streams, and what happens when a client leaves."""
+"""The HTTP side: routes, streams, and what happens when a client disconnects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RETRY_AFTER = {"Retry-After": "1"}
 
 
 class Service:
-    """The handlers of one server. queue: the most requests that may be there at once, running and waiting."""
+    """The handlers of one server. queue: the most requests at once, running and waiting together."""
 
     def __init__(self, worker: Worker, queue: int, api_key: str | None) -> None:
         self.worker = worker
@@ -55,7 +55,7 @@ class Service:
         return _Gate(Starlette(routes=routes, exception_handlers=handlers), allowed_hosts)
 
     def end_streams(self) -> None:
-        """Tell every open stream that the server stops; from any thread."""
+        """Tell every open stream that the server is stopping. May be called from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._tell_all, RuntimeError("The server is shutting down."))
 
@@ -101,11 +101,11 @@ class Service:
         loop = asyncio.get_running_loop()
 
         def tell(job: Job, news: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # of a loop that has closed: nobody listens any more
+            with contextlib.suppress(RuntimeError):  # the loop has closed, so nobody is listening
                 loop.call_soon_threadsafe(queue.put_nowait, news if isinstance(news, Exception) else (job, news))
 
         try:
-            # Tokenizing a long prompt takes a while, and the loop has other clients.
+            # Tokenizing a long prompt takes a while, and the loop must serve other clients meanwhile.
             requests = await to_thread.run_sync(self.worker.backend.requests, call)
             jobs = [Job(request, tell) for request in requests]
             self.worker.submit(jobs, salt)
@@ -166,7 +166,7 @@ class Service:
         return JSONResponse(reply.whole([(text, reason) for text, reason in answers.values()]), headers=headers)
 
     def leave(self, jobs: list[Job], queue: asyncio.Queue[Any]) -> None:
-        """Whoever waited for these has gone; what still runs of them is ended."""
+        """The client of these jobs has gone: cancel those that still run."""
         self._open.discard(queue)
         for job in jobs:
             if self.worker.cancel([job]):
@@ -199,7 +199,7 @@ class Service:
 
 
 class _Stream(StreamingResponse):
-    """Ends the requests behind a stream whatever happens to it, even if its first event was never asked for."""
+    """Ends the requests behind a stream whatever happens to it, even before its first event."""
 
     def __init__(
         self, service: Service, events: AsyncIterator[bytes], jobs: list[Job], queue: Any, headers: Any
@@ -215,7 +215,7 @@ class _Stream(StreamingResponse):
 
 
 class _Gate:
-    """Refuses foreign host names: a page elsewhere could otherwise make a name of its own lead to this server."""
+    """Refuses unknown host names. Any web page could point its own name at this server otherwise (DNS rebinding)."""
 
     def __init__(self, app: Any, allowed_hosts: tuple[str, ...]) -> None:
         self._app, self._hosts = app, allowed_hosts
@@ -248,7 +248,7 @@ async def _disconnected(http: HttpRequest) -> None:
 
 
 def _salt(http: HttpRequest) -> str:
-    """Clients with different keys share no blocks of the cache: how fast an answer comes would tell what others ask."""
+    """Clients with different keys share no blocks of the cache: response times would reveal what others have asked."""
     return hashlib.sha256(http.headers.get("authorization", "").encode()).hexdigest()
 
 

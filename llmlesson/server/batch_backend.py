@@ -13,7 +13,7 @@ from llmlesson.server.protocol import CHAT, ApiError, Call
 
 
 class BatchBackend:
-    """Makes requests of calls, and steps the batch."""
+    """Turns calls into requests, and steps the batch."""
 
     def __init__(self, batch: BatchEngine) -> None:
         self.batch = batch
@@ -28,10 +28,10 @@ class BatchBackend:
             ids = engine.prompt_ids(prompt, chat=call.kind == CHAT)
             room = self.context - len(ids)
             if room < 1 or (call.max_tokens or 1) > room:
-                asked = "" if call.max_tokens is None else f" and {call.max_tokens:,} tokens of answer were asked for"
+                asked = "" if call.max_tokens is None else f", and you asked for {call.max_tokens:,} more"
                 raise ApiError(
                     400,
-                    f"This server's context is {self.context:,} tokens. The prompt has {len(ids):,}{asked}: shorten "
+                    f"This server's context is {self.context:,} tokens. The prompt has {len(ids):,}{asked}. Shorten "
                     "the prompt, or ask for fewer tokens.",
                     param="messages" if call.kind == CHAT else "prompt",
                     code="context_length_exceeded",

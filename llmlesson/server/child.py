@@ -1,4 +1,4 @@
-"""A process that ends with this one, whatever happens to this one: its standard input is the line between the two."""
+"""A process that ends when this one does, however this one ends: its standard input connects the two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class Child:
     """A Python program that ends when its standard input does, as `replica` and `keeper` do.
 
-    It gets a process group of its own: interrupting a cell of a notebook would otherwise interrupt it as well.
+    It gets its own process group. Otherwise, interrupting a notebook's cell would interrupt it as well.
     """
 
     def __init__(self, arguments: Sequence[str], **options: Any) -> None:
@@ -31,14 +31,14 @@ class Child:
         return self.process.poll() is None
 
     def tell(self, line: str) -> None:
-        """Send it a line. Nothing happens if it has ended."""
+        """Send it a line. Does nothing if it has ended."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError, ValueError):  # it has ended, or its input was closed
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
     def kill(self) -> None:
-        """End it at once, as a crash would: it can tell nobody."""
+        """End it at once, like a crash: it has no time to tell anyone."""
         self.process.kill()
         self.process.wait()
 

@@ -1,8 +1,8 @@
-"""Runs a program, and ends it with whoever started both: `python keeper.py PROGRAM ARGUMENT...`.
+"""Runs a program, and ends it when the process that started both ends: `python keeper.py PROGRAM ARGUMENT...`.
 
-For programs that don't watch their standard input themselves (see `replica`). The keeper waits for the end of its own
-input, which comes when the process at the other end closes it or dies. On Linux the program ends with the keeper too,
-should someone kill that. Imports the standard library only, and runs as a file, so that it starts quickly.
+For programs that don't watch their own standard input (see `replica`). The keeper waits until its own input ends, which
+happens when the process at the other end closes it or dies. On Linux the program also ends if someone kills the keeper.
+It imports only the standard library, and runs as a file, so that it starts quickly.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a server counts and times, for Prometheus. The names are vLLM's, behind `llmlesson_`."""
+"""What a server counts and times, for Prometheus. The names are vLLM's, with the prefix `llmlesson_`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Metrics:
             gauge.labels(**self._labels).set_function(lambda number=number: worker.backend.load()[number])
 
     def ended(self, job: Job, reason: str) -> None:
-        """A request has ended: finished, or left by its client ("abort"), or failed ("error")."""
+        """Count a request that has finished, was left by its client ("abort"), or failed ("error")."""
         self._ended.labels(**self._labels, finished_reason=reason).inc()
         self._prompt.labels(**self._labels).inc(len(job.request.ids))
         self._generation.labels(**self._labels).inc(len(job.tokens_at))
@@ -47,7 +47,7 @@ class Metrics:
                 self._whole.labels(**self._labels).observe(job.tokens_at[-1] - job.arrived)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _new(self, kind: Any, name: str, says: str, more: tuple[str, ...] = ()) -> Any:

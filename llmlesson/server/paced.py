@@ -1,7 +1,7 @@
-"""A backend that keeps time instead of running a model: for experiments with balancers, without torch.
+"""A backend that only waits instead of running a model: for experiments with balancers, without torch.
 
-Its prompts are read at a set pace, and its answers are the words of a fixed sentence, one a token, again and again. A
-real server, real sockets, and a process that can be killed, in some 30 MB.
+It "reads" prompts at a fixed pace, and its answers repeat the words of one sentence, one word per token. The server,
+the sockets and the process, which you can kill, are real. It takes about 30 MB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PacedStep:
 
 @dataclass(eq=False)
 class PacedRequest:
-    """A prompt of so many words, and how far its answer has come."""
+    """A prompt with as many ids as words, and its answer so far."""
 
     ids: list[int]
     max_new_tokens: int

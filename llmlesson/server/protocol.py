@@ -1,7 +1,7 @@
 """The wire format of OpenAI's chat completions and completions: bodies in, bodies and chunks out.
 
-What the server can't do is refused with the name of the field, never ignored in silence. Null is the same as absent.
-Fields that change nothing (`user`, `store`, …), and fields that nobody knows, are accepted, as by OpenAI's server.
+If the server can't do something, it refuses it and names the field; it never ignores it silently. Null means absent.
+Fields that change nothing (`user`, `store`, …) and unknown fields are accepted, as OpenAI's server does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 CHAT, TEXT = "chat.completion", "text_completion"
 FINISH = {"eos": "stop", "stop": "stop", "length": "length", "cache_full": "length"}
 
-# Fields that would change the answer, and the values at which they don't.
+# Fields that would change the answer, and the values with which they don't.
 REFUSED: dict[str, tuple[Any, ...]] = {
     "tools": ([],),
     "tool_choice": ("none", "auto"),
@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 
 
 class ApiError(Exception):
-    """An answer other than 200: `{"error": {"message", "type", "param", "code"}}`."""
+    """A response with a status other than 200: `{"error": {"message", "type", "param", "code"}}`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """What a client asks for, checked as far as that goes without a tokenizer."""
+    """What a client asks for, checked as far as possible without a tokenizer."""
 
     kind: str  # CHAT or TEXT
     prompts: Sequence[Any]  # each a text, a list of messages or a list of ids
@@ -74,7 +74,7 @@ class Call:
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
-    """A request's body. Raises ApiError for what is no JSON object."""
+    """A request's body. Raises ApiError if it is not a JSON object."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
 
 
 def parse_call(body: Mapping[str, Any], kind: str, model: str) -> Call:
-    """A call of the chat or the text endpoint. Raises ApiError, with the field's name, for what it can't do."""
+    """A call of the chat or text endpoint. Raises ApiError, with the field's name, for anything unsupported."""
     _check_model(body, model)
     for name, harmless in REFUSED.items():
         if name in body and body[name] not in harmless:
@@ -123,7 +123,7 @@ def _prompts(body: Mapping[str, Any]) -> list[Any]:
             return [prompt]
         if all(isinstance(item, list) and item for item in prompt):
             return prompt
-    raise ApiError(400, "'prompt' must be a text, a list of texts, or one or several lists of ids.", param="prompt")
+    raise ApiError(400, "'prompt' must be a string, a list of strings, or one or several lists of ids.", param="prompt")
 
 
 def _max_tokens(body: Mapping[str, Any], kind: str) -> int | None:
@@ -152,7 +152,9 @@ def _stop(body: Mapping[str, Any]) -> list[str]:
     stop = body.get("stop", [])
     stops = [stop] if isinstance(stop, str) else stop
     if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(text, str) and text for text in stops):
-        raise ApiError(400, "'stop' must be a text, or a list of at most 4 texts that aren't empty.", param="stop")
+        raise ApiError(
+            400, "'stop' must be a string, or a list of at most 4 strings. None of them may be empty.", param="stop"
+        )
     return stops
 
 
@@ -161,7 +163,7 @@ def _get(body: Mapping[str, Any], name: str, kind: type, default: Any = None) ->
     if value is None:
         raise ApiError(400, f"{name!r} is missing.", param=name)
     if not isinstance(value, kind):
-        names = {dict: "an object", list: "a list", bool: "true or false", str: "a text"}
+        names = {dict: "an object", list: "a list", bool: "true or false", str: "a string"}
         raise ApiError(400, f"{name!r} must be {names[kind]}.", param=name)
     return value
 
@@ -179,7 +181,7 @@ def _number(
 
 @dataclass
 class Reply:
-    """The bodies of one response: the same id, time and model in all of them."""
+    """The bodies of one response, which all have the same id, time and model."""
 
     call: Call
     model: str
@@ -193,7 +195,7 @@ class Reply:
 
     @property
     def usage(self) -> dict[str, int]:
-        """Tokens of the prompts, each counted once, and of all answers, the end-of-sequence tokens included."""
+        """Tokens of the prompts, each counted once, and of all answers, including end-of-sequence tokens."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -201,7 +203,7 @@ class Reply:
         }
 
     def whole(self, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:
-        """The body of a response that isn't streamed: for each choice its text and finish reason."""
+        """The body of a response that isn't streamed. answers: the text and finish reason of each choice."""
         choices = []
         for index, (text, reason) in enumerate(answers):
             content = {"message": {"role": "assistant", "content": text}} if self.call.kind == CHAT else {"text": text}
@@ -209,7 +211,7 @@ class Reply:
         return {**self._head(self.call.kind), "choices": choices, "usage": self.usage}
 
     def chunk(self, index: int, text: str = "", first: bool = False, reason: str | None = None) -> dict[str, Any]:
-        """One event of a stream. The first of each choice of a chat names the role."""
+        """One event of a stream. In a chat, the first event of each choice names the role."""
         if self.call.kind == CHAT:
             delta: dict[str, str] = {"role": "assistant"} if first else {}
             if text or first:
@@ -222,7 +224,7 @@ class Reply:
         return self._chunk([choice], None)
 
     def usage_chunk(self) -> dict[str, Any]:
-        """The last event before the end, where the client asked for it."""
+        """The last event before the end, if the client asked for it."""
         return self._chunk([], self.usage)
 
     def _chunk(self, choices: list[dict[str, Any]], usage: dict[str, int] | None) -> dict[str, Any]:

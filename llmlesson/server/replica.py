@@ -1,7 +1,7 @@
-"""One paced server as a process of its own that ends with whoever started it: `python -m llmlesson.server.replica`.
+"""One paced server in its own process, which ends when its parent does: `python -m llmlesson.server.replica`.
 
-It reads its standard input: the line "drain" drains it, and the end of the input ends it. The input ends when the
-process that holds the other end closes it or dies, however it dies, on every system.
+It reads its standard input: the line "drain" drains it, and the end of the input ends it. On every system, the input
+ends when the process at the other end closes it or dies, however it dies.
 """
 
 from __future__ import annotations

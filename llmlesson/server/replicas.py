@@ -1,4 +1,4 @@
-"""Several paced servers, each a process of its own that one can drain and kill."""
+"""Several paced servers, each in its own process, which you can drain and kill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmlesson.server.child import Child
 
 
 class Replica:
-    """A paced server (see `paced`) in a process: some 30 MB, on a free port of the loopback address.
+    """A paced server (see `paced`) in its own process of about 30 MB, on a free port of the loopback address.
 
     token_seconds: of each step. prompt_seconds: of each word of a prompt. slots: requests that share a step.
     """
@@ -23,12 +23,12 @@ class Replica:
 
     @property
     def url(self) -> str:
-        """Its address. Waits until it listens; raises LessonError if it has ended before."""
+        """Its address. Waits until it listens; raises LessonError if it ended before that."""
         if not self._url:
             assert self._child.process.stdout is not None
             self._url = self._child.process.stdout.readline().strip()
         if not self._url:
-            raise LessonError("A replica ended before it listened. Run this again; `llmlesson doctor` may tell why.")
+            raise LessonError("A replica ended before it listened. Try again; `llmlesson doctor` may tell you why.")
         return self._url
 
     @property
@@ -40,11 +40,11 @@ class Replica:
         return self._child.process.pid
 
     def drain(self) -> None:
-        """It takes no more requests, `/health` says 503, and those that run go on."""
+        """Refuse new requests and report 503 at `/health`, while running requests go on."""
         self._child.tell("drain")
 
     def kill(self) -> None:
-        """End the process at once, in the middle of whatever it does."""
+        """End the process at once, in the middle of whatever it is doing."""
         self._child.kill()
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class Replica:
 
 
 class Replicas:
-    """A number of them, started side by side, and ended together however the `with` block ends.
+    """Several replicas, started together, and ended together however the `with` block ends.
 
     with Replicas(2) as replicas:
         replicas.urls

@@ -1,4 +1,4 @@
-"""A server in a thread: started, drained and stopped from a notebook's cell or a terminal."""
+"""A server in a thread, which a notebook or a terminal starts, drains and stops."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GRACE = 2.0  # seconds that open streams get to send their last event
 class Server:
     """An OpenAI-compatible server on this machine's loopback address.
 
-    engine: an Engine (a batch engine is made for it), a BatchEngine, or another backend. port: 0 takes a free one.
-    queue: the most requests at once, running and waiting; more are refused with 429. api_key: what clients must send;
-    none if not given. allowed_hosts: names that it answers to besides the loopback ones, as behind a balancer.
+    engine: an Engine (it gets a batch engine), a BatchEngine, or another backend. port: 0 takes a free one. queue: the
+    most requests at once, running and waiting; more are refused with 429. api_key: what clients must send, if given.
+    allowed_hosts: host names that it accepts besides loopback ones, for instance behind a balancer.
 
         server = Server(engine).start()
         server.url              # "http://127.0.0.1:PORT"; clients of OpenAI take url + "/v1"
@@ -54,9 +54,9 @@ class Server:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> Server:
-        """Listen, in a thread of its own. Raises LessonError if the port is taken."""
+        """Listen in a thread of its own. Raises LessonError if the port is taken."""
         if self._thread is not None:
-            raise LessonError("This server was started before. Make a new one.")
+            raise LessonError("This server has been started before. Make a new one.")
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             listener.bind(("127.0.0.1", self._port))
@@ -80,7 +80,7 @@ class Server:
         return self
 
     def drain(self, seconds: float = 30.0) -> bool:
-        """Take no more requests (`/health` says 503) and wait for those that run. Whether all have ended in time."""
+        """Refuse new requests (`/health` says 503) and wait for running ones. Returns whether all ended in time."""
         self._service.draining = True
         until = time.monotonic() + seconds
         while len(self._worker) and time.monotonic() < until:
@@ -88,7 +88,7 @@ class Server:
         return not len(self._worker)
 
     def stop(self) -> None:
-        """End open streams with an error event, then the server. Nothing happens if it has stopped."""
+        """End open streams with an error event, then stop the server. Does nothing if it has stopped."""
         if self._thread is None or self._uvicorn is None:
             return
         self._service.draining = True

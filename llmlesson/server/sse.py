@@ -1,4 +1,4 @@
-"""Server-sent events, as far as a stream of completions needs them: written, and read."""
+"""Writes and reads server-sent events, as far as a stream of completions needs them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ DONE = b"data: [DONE]\n\n"
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache",
-    "X-Accel-Buffering": "no",  # asks nginx, and what copies it, not to hold tokens back
+    "X-Accel-Buffering": "no",  # asks nginx, and proxies that copy it, not to hold tokens back
 }
 LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")  # a CR at the very end may be half of a CR LF
 
 
 def event(body: Any) -> bytes:
-    """One event: one line of ASCII, so that no line end of any kind in a text can break it."""
+    """One event: one line of ASCII, so that no kind of line break in the text can split it."""
     return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
 
 

@@ -1,4 +1,4 @@
-"""The one thread that makes the steps of a batch, and hands each token to whoever waits for it."""
+"""The one thread that steps the batch, and passes each token to the client that waits for it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from llmlesson.server.protocol import Call
 
 
 class Backend(Protocol):
-    """What makes the tokens: the batch engine, or one that only keeps time."""
+    """What produces the tokens: the batch engine, or one that only waits."""
 
     model: str
     context: int  # tokens that a prompt and its answer may have together
 
     def requests(self, call: Call) -> list[Any]:
-        """A request for each choice of a call, prompt by prompt. Raises LessonError or ApiError for what can't be."""
+        """A request for each choice of a call, prompt by prompt. Raises LessonError or ApiError for a bad call."""
 
     def enqueue(self, request: Any, salt: str) -> None:
         """Put a request into the queue. Raises LessonError for one that can never run."""
 
     def cancel(self, request: Any) -> None:
-        """End a request; no matter if it has ended."""
+        """End a request. Does nothing if it has ended."""
 
     def step(self) -> Mapping[Any, Any]:
         """One step: each request that got a token, with its Step; each that failed, with an exception."""
@@ -33,21 +33,21 @@ class Backend(Protocol):
         """Requests that have not ended."""
 
     def load(self) -> tuple[int, int, float]:
-        """(requests that run, requests that wait, share of the cache in use)."""
+        """(running requests, waiting requests, share of the cache in use)."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One request on its way: who is told of each token, and when things happened (`time.perf_counter`)."""
+    """One request in progress: whom to tell about each token, and when things happened (`time.perf_counter`)."""
 
     request: Any
-    tell: Callable[[Job, Any], None]  # with a Step, or with an exception where the engine failed
+    tell: Callable[[Job, Any], None]  # with a Step, or with an exception if the engine failed
     arrived: float = field(default_factory=time.perf_counter)
     tokens_at: list[float] = field(default_factory=list)
 
 
 class Worker:
-    """Owns a backend. `submit` and `cancel` may be called from any thread; `tell` is called in the worker's."""
+    """Owns a backend. Any thread may call `submit` and `cancel`; the worker's thread calls `tell`."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -64,7 +64,7 @@ class Worker:
         return len(self._jobs)
 
     def submit(self, jobs: list[Job], salt: str) -> None:
-        """Put all of these into the queue, or none. Raises LessonError for a request that can never run."""
+        """Put all of these into the queue, or none of them. Raises LessonError for a request that can never run."""
         with self._changed:
             if self._stopping:
                 raise RuntimeError("the worker has stopped")
@@ -81,7 +81,7 @@ class Worker:
             self._changed.notify()
 
     def cancel(self, jobs: list[Job]) -> int:
-        """End these; how many of them had not ended."""
+        """Cancel these. Returns how many of them had not ended."""
         with self._changed:
             there = [job for job in jobs if self._jobs.pop(job.request, None)]
         for job in there:
@@ -89,7 +89,7 @@ class Worker:
         return len(there)
 
     def stop(self, seconds: float | None = None) -> None:
-        """End the thread after its current step; what still runs is cancelled."""
+        """End the thread after its current step, and cancel what still runs."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -105,7 +105,7 @@ class Worker:
                     return
             try:
                 steps = self.backend.step()
-            except Exception as error:  # whatever it is, nobody may wait for a token that never comes
+            except Exception as error:  # whatever it is, nobody must wait for a token that never comes
                 self._fail(error)
                 continue
             now = time.perf_counter()

@@ -67,7 +67,7 @@ def test_a_row_knows_its_work(tiny_pair):
 
 @pytest.mark.parametrize(
     ("prompts", "batches", "message"),
-    [([300], [1], "300 tokens can't be measured"), ([0], [1], "0 tokens"), ([8], [0], "whole numbers from 1")],
+    [([300], [1], "300 tokens can't be measured"), ([0], [1], "0 tokens"), ([8], [0], "whole numbers of at least 1")],
 )
 def test_sizes_that_do_not_fit_are_refused_before_any_work(tiny_pair, monkeypatch, prompts, batches, message):
     engine, _ = tiny_pair("gqa")
