@@ -1,4 +1,4 @@
-"""The one exception that the package raises for people to read, and the check of a number that most settings need."""
+"""The one exception that the package raises for people to read, and a check for numbers that most settings need."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import operator
 
 
 class LessonError(ValueError):
-    """Something the user can mend. The message says what happened and what to do about it.
+    """Something that the user can fix. The message says what happened and what to do about it.
 
-    Raised before any state changes: a cache, a file or a download is as it was.
+    Raised before any state changes: caches, files and downloads stay as they were.
     """
 
 
 def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
-    """The value as an int, where it is one (numpy's and torch's count, True does not).
+    """The value as an int, if it is a whole number (numpy's and torch's count, True does not).
 
-    Raises LessonError, by name, for what is not whole, less than `least` or more than `most`.
+    Raises LessonError, with `name`, for a value that is not whole, less than `least` or more than `most`.
     """
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):

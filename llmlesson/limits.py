@@ -1,7 +1,7 @@
-"""What the machine really lends this process: CPUs and memory, less by its container's limits.
+"""The CPUs and memory that this process may really use, given the limits of its container.
 
 A container (Docker, Kubernetes) or a service of systemd (The Littlest JupyterHub) is limited by control groups, which
-the usual questions about cores and free memory don't see.
+the usual ways to count cores and free memory don't see.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Memory:
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may use: those present, less by its affinity, less by its container's quota.
+    """CPUs that this process may use: those present, as far as its affinity and its container's quota allow.
 
-    torch by itself starts a thread for every core of the host. In a container limited to one or two of them (Binder,
-    JupyterHub) these threads fight, and decode becomes several times slower.
+    On its own, torch starts a thread for every core of the host. In a container limited to one or two of them (Binder,
+    JupyterHub) these threads compete, and decode becomes several times slower.
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for group in _groups("cpu") if (quota := _cpu_quota(group))]
@@ -52,7 +52,7 @@ def usable_memory() -> Memory:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Folders of the control groups this process is in, from its own up to the root: a limit on any of them holds.
+    """Folders of the control groups of this process, from its own up to the root: a limit on any of them applies.
 
     In version 2 all controllers share one tree; in version 1 each has its own, and both kinds may be there. Inside of
     a container the root often is the container's own group, so that the path named in /proc does not exist.
@@ -74,7 +74,7 @@ def _groups(controller: str) -> Iterator[Path]:
 
 
 def _cpu_quota(group: Path) -> float | None:
-    """In CPUs; None where there is no quota. `quota period` in version 2, two files in version 1."""
+    """In CPUs; None if there is no quota. `quota period` in version 2, two files in version 1."""
     try:
         quota, period = _read(group / "cpu.max").split() or (
             _read(group / "cpu.cfs_quota_us"),

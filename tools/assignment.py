@@ -4,12 +4,12 @@
 
 Writes COURSE/source/03_decode/03_decode.ipynb and so on; without LESSON, every lesson that has exercises. In the copy
 
-- the cell of an exercise is a solution cell: the package's solution stands between BEGIN SOLUTION and END SOLUTION,
-  which `nbgrader generate_assignment` takes out again;
-- a locked cell behind it, worth one point, runs the same check with fixed seeds;
-- the cell below shows the hints, and no longer the solution.
+- the cell of an exercise is a solution cell: the package's solution is between BEGIN SOLUTION and END SOLUTION, and
+  `nbgrader generate_assignment` removes it again;
+- a locked cell after it, worth one point, runs the same check with fixed seeds;
+- the cell below shows the hints, but no longer the solution.
 
-The lessons themselves stay as they are, with no trace of nbgrader.
+The lessons themselves stay unchanged, with no trace of nbgrader.
 """
 
 import argparse
@@ -86,7 +86,9 @@ def with_solution(name: str) -> str:
     imports = [node for node in ast.parse(exercise.solution).body if isinstance(node, ast.Import)]
     bodies = {path: lines_of(node.body, solution) for path, node in functions(ast.parse("\n".join(solution)))}
     lines = exercise.stub.strip().splitlines()
-    for path, node in reversed(functions(ast.parse("\n".join(lines)))):  # from below, so that line numbers hold
+    for path, node in reversed(
+        functions(ast.parse("\n".join(lines)))
+    ):  # from the bottom up, so that line numbers stay right
         body = bodies[path]
         needed = [ast.unparse(line) for line in imports if f"{line.names[0].name}." in body]
         marked = ["### BEGIN SOLUTION", *needed, *body.splitlines(), "### END SOLUTION"]
@@ -121,7 +123,7 @@ def has_exercises(lesson: NotebookNode) -> bool:
 
 
 def write(course: Path, numbers: list[str]) -> list[Path]:
-    """Write the assignments. Raises LessonError, before anything is written, for what can't be or is there already."""
+    """Write the assignments. Before anything is written, raises LessonError for unknown lessons and existing files."""
     wanted = {}
     for path in sorted(LESSONS.glob("[0-9][0-9]*_*.ipynb")):
         lesson = nbformat.read(path, as_version=4)
@@ -133,7 +135,7 @@ def write(course: Path, numbers: list[str]) -> list[Path]:
     chosen = [wanted[number] for number in numbers or wanted]
     there = [path for path, _ in chosen if path.exists()]
     if there:
-        raise LessonError(f"Already there: {', '.join(map(str, there))}. To make it anew, remove it first.")
+        raise LessonError(f"Already there: {', '.join(map(str, there))}. Remove it first to make it again.")
     for path, lesson in chosen:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""What a cell of a lesson is for, read from its source, and what of it is hidden when the lesson is opened.
+"""What each cell of a lesson is for, judging by its source, and which parts are hidden when the lesson is opened.
 
     question   asks for a prediction: Prediction(...)
     reveal     shows the truth beside it: name.reveal(...)
@@ -9,12 +9,12 @@
     code       all other code: what the lesson is about
     text       all other text
 
-Nobody is to read an answer before they have given one. So from the first question on stored outputs are hidden, and so
-are explanations. Questions, reveals, help and drawings set the stage: their source is collapsed. JupyterLab and
+Nobody should read an answer before they have given one. So stored outputs are hidden from the first question on, and
+so are explanations. Questions, reveals, help and drawings set the stage: their source is collapsed. JupyterLab and
 Notebook 7 show an output, and a text, as soon as its cell runs. Pages without a kernel show everything.
 
-What JupyterLab shows in place of something hidden is its first line. So a collapsed source begins with a comment, an
-explanation with a line of its own, and hidden outputs with an empty one, the cover.
+JupyterLab shows the first line of anything hidden. So a collapsed source begins with a comment, an explanation with a
+line of its own, and hidden outputs with an empty line, the cover.
 """
 
 import ast
@@ -31,7 +31,7 @@ COMMENTS = {
 }
 EXPLAIN = "**Explain.**"
 COVER = {"output_type": "display_data", "data": {}, "metadata": {}}
-OPEN = {"question", "exercise", "help"}  # their outputs hold no answer, or hold it folded
+OPEN = {"question", "exercise", "help"}  # their outputs contain no answer, or a folded one
 
 
 def kind(cell: NotebookNode) -> str:
@@ -40,7 +40,7 @@ def kind(cell: NotebookNode) -> str:
         return "explain" if cell.source.split("\n")[0] == EXPLAIN else "text"
     try:
         tree = ast.parse(cell.source)
-    except SyntaxError:  # a shell command, say
+    except SyntaxError:  # for example, a shell command
         return "code"
     called = calls(tree)
     if "Prediction" in called:
@@ -70,7 +70,7 @@ def defines(tree: ast.Module) -> bool:
 
 
 def mixed(cell: NotebookNode) -> str | None:
-    """What a collapsed question or reveal would hide although the lesson is about it; None if nothing."""
+    """What a collapsed question or reveal would hide even though the lesson is about it; None if nothing."""
     what = kind(cell)
     if what not in ("question", "reveal"):
         return None
@@ -102,7 +102,7 @@ def on_opening(notebook: NotebookNode) -> Iterator[tuple[int, dict[str, bool], l
 
 
 def unexplained(notebook: NotebookNode) -> Iterator[int]:
-    """The texts that come next after a reveal, and are no explanation."""
+    """The texts that directly follow a reveal but are not explanations."""
     revealed = False
     for index, cell in enumerate(notebook.cells):
         what = kind(cell)

@@ -1,13 +1,13 @@
-"""Copies of the lessons that run in Google Colab: a first cell that installs the course, and links that lead on there.
+"""Copies of the lessons that run in Google Colab: a first cell installs the course, and links work there.
 
     python tools/colab.py OWNER/REPOSITORY OUTPUT_FOLDER
 
-OWNER/REPOSITORY is where the course is on GitHub. Its branch `colab` is to hold the copies in `notebooks/`; the first
-cell installs the package from that branch too, so that both always fit each other. OUTPUT_FOLDER may be `notebooks`
-itself, in a checkout made for this (.github/workflows/colab.yml).
+OWNER/REPOSITORY is where the course is on GitHub. Its branch `colab` holds the copies in `notebooks/`; the first cell
+installs the package from that branch too, so that the two always match. OUTPUT_FOLDER may be `notebooks` itself, in a
+checkout made for this (.github/workflows/colab.yml).
 
-Colab shows outputs and sources that are to be hidden on opening (tools/cells.py). So the copies have no outputs, and
-what is collapsed in JupyterLab is a form in Colab, which shows its title alone.
+Colab shows outputs and sources that should be hidden on opening (tools/cells.py). So the copies have no outputs, and
+what is collapsed in JupyterLab is a form in Colab, which shows only its title.
 """
 
 import argparse
@@ -29,7 +29,7 @@ LINK = re.compile(r"\]\(([^()\s#]+)(#[^()\s]*)?\)")
 def for_colab(notebook: dict[str, Any], repository: str) -> dict[str, Any]:
     """The notebook with the first cell in front and every link to a file beside it made absolute."""
     if notebook["cells"][0].get("id") == CELL_ID:
-        raise ValueError("it has the cell for Colab already")
+        raise ValueError("it already has the cell for Colab")
 
     def absolute(link: re.Match[str]) -> str:
         file, anchor = link[1], link[2] or ""

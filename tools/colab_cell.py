@@ -3,7 +3,7 @@ COURSE = "llmlesson @ git+https://github.com/OWNER/REPOSITORY@BRANCH"
 
 
 def install_course():
-    """With pip, beside Colab's own torch and numpy: those are built for its GPUs, and for its other packages."""
+    """Install with pip, but keep Colab's own torch and numpy, which are built for its GPUs and its other packages."""
     import importlib
     import subprocess
     import sys
@@ -23,9 +23,9 @@ def install_course():
         raise RuntimeError(
             f"The course could not be installed beside Colab's {' and '.join(kept)}, which stay as they were.\n\n"
             f"{said}\n\n"
-            "If pip speaks of a conflict above, choose the newest runtime (Runtime > Change runtime type > Runtime "
-            "version) and run this cell again. Installing another torch by hand may break what else Colab has "
-            "installed. The course's README names other places to run it."
+            "If pip reports a conflict above, choose the newest runtime (Runtime > Change runtime type > Runtime "
+            "version) and run this cell again. Installing another torch by hand may break other packages that Colab "
+            "has installed. The course's README names other places to run it."
         )
     importlib.invalidate_caches()
     after = {package.name: package.version for package in distributions()}
@@ -34,7 +34,7 @@ def install_course():
     stale = sorted(name for name in loaded & set(before) if before[name] != after.get(name))
     if stale:
         raise RuntimeError(
-            f"Newer versions are installed of what this session has loaded already ({', '.join(stale)}). "
+            f"This session loaded packages that have now been updated ({', '.join(stale)}). "
             "Choose Runtime > Restart session, then run all cells again."
         )
     return after
@@ -45,6 +45,6 @@ try:
 except ImportError:
     pass  # not in Colab
 else:
-    if not install_course()["ipywidgets"].startswith("7."):  # Colab by itself draws widgets of version 7 alone
+    if not install_course()["ipywidgets"].startswith("7."):  # on its own, Colab only draws widgets of version 7
         output.enable_custom_widget_manager()
     print("The course is installed.")

@@ -1,4 +1,4 @@
-"""`python tools/gpu_check.py [FILE]`: what can only be checked on a GPU, in one run of a few minutes.
+"""`python tools/gpu_check.py [FILE]`: everything that needs a GPU to be checked, in one run of a few minutes.
 
 Parity with the CPU, the CUDA graph against eager, batches, memory, and the benchmark. Writes JSON with the machine's
 name and versions; exit status 1 if a check failed.
@@ -34,9 +34,9 @@ STEPS = 300  # from 38 prompt tokens this passes the first bucket of 256 slots
 
 
 def parity(engine: Engine, reference: Engine) -> dict[str, Any]:
-    """Logits of a prompt, and greedy tokens, against those of another device. Passes within 1e-2 and with equal tokens.
+    """Compare a prompt's logits and greedy tokens with another device's. Passes within 1e-2 and with equal tokens.
 
-    Both in float32. Summation order differs between devices, so that logits differ in their last digits.
+    Both in float32. Devices sum in different orders, so logits differ in their last digits.
     """
     ids = reference.tokenizer.chat(PROMPT)
     difference = (engine.logits(ids).cpu() - reference.logits(ids).cpu()).abs().max().item()
@@ -45,7 +45,7 @@ def parity(engine: Engine, reference: Engine) -> dict[str, Any]:
 
 
 def graph_against_eager(engine: Engine) -> dict[str, Any]:
-    """The same tokens by graph replay and by eager steps, their logits, and the time of a step of each."""
+    """Compare graph replay with eager steps: the tokens, the logits, and the time of a step."""
     ids = engine.tokenizer.chat(PROMPT)
     graphed_cache, eager_cache = (engine.new_cache(len(ids) + STEPS) for _ in range(2))
     _, token = engine.prefill(ids, graphed_cache)
@@ -69,7 +69,7 @@ def graph_against_eager(engine: Engine) -> dict[str, Any]:
             laps.append(Sample.of(stopwatch.laps()[STEPS // 10 :]))
             differences.append(torch.stack(rows))
     graphed, eager = differences
-    # Where rounding turns a near tie, the texts part; compared is what came before.
+    # If rounding decides a near tie differently, the texts diverge. We compare what came before.
     parted = (graphed.argmax(-1) != eager.argmax(-1)).nonzero().flatten().tolist()
     same = parted[0] if parted else STEPS
     difference = (graphed[:same] - eager[:same]).abs().max().item() if same else float("inf")
@@ -88,7 +88,7 @@ def graph_against_eager(engine: Engine) -> dict[str, Any]:
 
 
 def batch(engine: Engine, requests: int = 10, tokens: int = 30, rows: Sequence[int] = (1, 8, 32)) -> dict[str, Any]:
-    """Answers of a batch that has too little room, and so preempts, are those of the engine alone; time of a step."""
+    """Compare a batch that lacks room, and so preempts, with the engine alone; and measure the time of a step."""
     engine = copy.copy(engine)
     engine.eos_token_ids = frozenset()
     prompts = [engine.tokenizer.chat(f"{PROMPT} Say it in {n} words.") for n in range(3, 3 + requests)]
@@ -99,7 +99,7 @@ def batch(engine: Engine, requests: int = 10, tokens: int = 30, rows: Sequence[i
     while len(small):
         small.step()
         small.scheduler.check()
-    # In float32 all are equal; in bfloat16 other rows beside it can turn a near tie.
+    # In float32 all are equal; in bfloat16 the other rows of a batch can change a near tie.
     same = sum(request.token_ids == answer for request, answer in zip(added, expected, strict=True))
     seconds = {}
     for count in rows:
@@ -118,7 +118,7 @@ def batch(engine: Engine, requests: int = 10, tokens: int = 30, rows: Sequence[i
 
 
 def memory(engine: Engine) -> dict[str, Any]:
-    """A cache takes what `allocated_nbytes` says (to the allocator's rounding), and one that can't fit is explained."""
+    """A cache takes as much memory as `allocated_nbytes` says, up to rounding; one that can't fit is explained."""
     before = torch.cuda.memory_allocated()
     cache = engine.new_cache(4096)
     taken = torch.cuda.memory_allocated() - before
@@ -134,7 +134,7 @@ def memory(engine: Engine) -> dict[str, Any]:
 
 
 def early_stop(engine: Engine) -> dict[str, Any]:
-    """A stream that is left early leaves its cache at the token that was seen, and the engine usable."""
+    """If you stop a stream early, its cache ends at the last token you saw, and the engine still works."""
     expected = engine.generate(PROMPT, max_new_tokens=12).token_ids
     cache = engine.new_cache(200)
     for step in engine.stream(PROMPT, max_new_tokens=100, cache=cache):
@@ -149,7 +149,7 @@ def benchmark(engine: Engine) -> dict[str, Any]:
 
 
 def attempt(check: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
-    """One check's result; an error in it is a result too, and the others still run."""
+    """One check's result. An error counts as a result, so that the other checks still run."""
     print(f"{check.__name__} …", file=sys.stderr, flush=True)
     try:
         return check(*args)

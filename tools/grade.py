@@ -1,4 +1,4 @@
-"""Autogrades an nbgrader assignment, each hand-in in its own sandbox:
+"""Autogrades an nbgrader assignment, with each hand-in in its own sandbox:
 
     python tools/grade.py COURSE 03_decode
 
@@ -29,7 +29,7 @@ STEPS = ("generate_assignment", "autograde", "generate_feedback")
 
 
 def sandbox(command: Sequence[str], box: Path) -> list[str]:
-    """`command` in the folder `box`, with nothing else to write and no network. bubblewrap runs it.
+    """Run `command` with bubblewrap in the folder `box`, the only one that it can write to, without a network.
 
     It can read the system's programs and libraries, this Python, the course's package and the model.
     """
@@ -70,7 +70,7 @@ def grade(course: Path, assignment: str, hand_in: Path) -> tuple[str, str]:
 
 
 def score(exported: Path, learner: str, assignment: str) -> tuple[str, str]:
-    """From this learner's row alone: their code could have written rows for others."""
+    """Reads only this learner's row: their code could have written rows for others."""
     with exported.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if (row["student_id"], row["assignment"]) == (learner, assignment)]
     if len(rows) != 1:

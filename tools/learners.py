@@ -1,12 +1,12 @@
-"""How much memory and time a lesson takes, with several learners at once, each in a process of their own:
+"""How much memory and time a lesson takes with several learners at once, each in their own process:
 
     python tools/learners.py notebooks/00_start_here.ipynb --learners 1 2 4
 
-For each number of learners, all start together, one kernel each, and run every cell. The table says how long it took
-until the last was done, how long the processors worked for each learner, and what the kernels held. For Linux.
+For each number of learners, all start together with one kernel each, and run every cell. The table says how long the
+last one took, how much CPU time each learner used, and how much memory the kernels held. For Linux.
 
-Memory of a process is counted in three ways. RSS: all its pages in memory. USS: those that no other process uses. PSS:
-its own, and its part of those it shares; the PSS of all processes is what the machine needs. In MB of 10^6 bytes.
+There are three ways to count a process's memory. RSS: all its pages in memory. USS: those that no other process uses.
+PSS: its own, plus its part of shared ones; the PSS of all processes is what the machine needs. In MB of 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import psutil
 from nbclient import NotebookClient
 
 MB = 1e6
-INTERVAL = 0.5  # seconds between two looks
+INTERVAL = 0.5  # seconds between two samples
 
 
 @dataclass
 class Cost:
-    """Bytes and seconds. Peaks are of the largest kernel; `all_pss` and `last_pss` are of all together."""
+    """Bytes and seconds. Peaks are those of the largest kernel; `all_pss` and `last_pss` are for all together."""
 
     seconds: float = 0
     cpu_seconds: float = 0  # all kernels together
@@ -61,7 +61,7 @@ async def watch(clients: list[NotebookClient], cost: Cost) -> None:
 
 
 async def run(path: Path, learners: int) -> Cost:
-    """What it takes until the last of the learners has run every cell. Their kernels live until then."""
+    """The cost until the last learner has run every cell. All kernels stay alive until then."""
     resources = {"metadata": {"path": str(path.parent)}}
     clients = [
         NotebookClient(nbformat.read(path, as_version=4), timeout=None, resources=resources) for _ in range(learners)

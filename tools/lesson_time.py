@@ -1,4 +1,4 @@
-"""How long a lesson takes, from a count of what is in it; the notebook gate writes it into the lesson's head.
+"""How long a lesson takes, estimated from its contents; the notebook gate writes it into the lesson's head.
 
     python tools/lesson_time.py       one line for each lesson: what was counted, and the minutes that follow
 
@@ -22,7 +22,7 @@ STATED = re.compile(r"\*\*Time:\*\* [^*]*?\.(?= \*\*)")
 
 
 class Count(NamedTuple):
-    """What takes time in a lesson."""
+    """The parts of a lesson that take time."""
 
     words: int
     lines: int  # of code that is open when a learner comes, without the stubs of exercises

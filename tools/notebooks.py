@@ -1,20 +1,20 @@
 """The notebook gate: what a committed notebook may and may not carry.
 
     python tools/notebooks.py check [PATHS]          one line per finding, exit status 1 if there is any
-    python tools/notebooks.py check --fix [PATHS]    mends what can be mended, then reports the rest
+    python tools/notebooks.py check --fix [PATHS]    fixes what it can, then reports the rest
 
 PATHS are notebooks or folders; without any, `notebooks/`. Committed outputs are those that a reader on a web page
-without a kernel should see, so widget state and plotly JSON go (they are blank there), and so does everything that
-differs from machine to machine and would make each commit a wall of noise: paths, times, local kernel names.
+without a kernel should see. So widget state and plotly JSON are removed (they are blank there), and so is everything
+that differs between machines and would fill each commit with noise: paths, times, local kernel names.
 
-Execution counts are 1..n over the non-empty code cells, which is what Restart-and-Run-All gives. Null for all would
-be quieter, but nbval fails a cell that has outputs and no count, and does not compare one that has neither.
+Execution counts are 1..n over the non-empty code cells, as after Restart-and-Run-All. Null for all would be quieter,
+but nbval fails a cell that has outputs and no count, and doesn't compare one that has neither.
 
-A learner who opens a lesson must see no answer before predicting one, so the metadata says what is hidden on opening
-(tools/cells.py says what that is). `--fix` sets it, also after outputs were stored anew.
+A learner who opens a lesson must not see an answer before predicting it, so the metadata says what is hidden on opening
+(see tools/cells.py). `--fix` sets it, also after outputs were stored again.
 
-A time printed by a cell is measured unless the cell is tagged `nbval-check-output`, whose output is the same on every
-machine and so can only be computed. A cell tagged `measured` keeps no outputs.
+A time that a cell prints counts as measured unless the cell is tagged `nbval-check-output`: its output is the same on
+every machine, so it can only be computed. A cell tagged `measured` keeps no outputs.
 """
 
 import argparse
@@ -43,7 +43,7 @@ PLOTLY = "application/vnd.plotly.v1+json"
 MIME_TYPES = {"text/plain", "text/html", "text/markdown", "text/latex", "image/svg+xml", "image/png"}
 TAGS = {"nbval-check-output", "nbval-ignore-output", "nbval-skip", "measured"}
 TIMING_METADATA = ("execution", "ExecuteTime", "papermill")
-# What JupyterLab itself writes, so that saving in JupyterLab changes nothing here.
+# What JupyterLab itself writes, so that saving in JupyterLab changes nothing.
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 LOCAL_PATH = re.compile(
@@ -64,14 +64,14 @@ UNSEEN_MARKUP = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.DOTALL | re.
 
 
 class Finding(NamedTuple):
-    """One thing to mend; `cell` is an index into the notebook's cells, or None for the notebook itself."""
+    """One thing to fix; `cell` is an index into the notebook's cells, or None for the notebook itself."""
 
     cell: int | None
     what: str
     mend: str
 
 
-# Each rule below yields what it finds and, with fix=True, mends what it can in place.
+# Each rule below yields what it finds and, with fix=True, fixes what it can in place.
 # The order of RULES matters to --fix: outputs are cleared before what remains is looked at.
 
 
@@ -110,7 +110,7 @@ def cell_ids(notebook: NotebookNode, fix: bool) -> Iterator[Finding]:
 
 
 def new_id(index: int, cell: NotebookNode, taken: set[str]) -> str:
-    """An id that depends on the notebook alone, so that two people who mend the same notebook get the same file."""
+    """An id that depends only on the notebook, so that two people who fix the same notebook get the same file."""
     salt = 0
     while True:
         text = f"{index}\n{cell.cell_type}\n{cell.source}\n{salt}"
@@ -308,7 +308,7 @@ def schema_errors(notebook: NotebookNode) -> list[str]:
 
 
 def check_file(path: Path, fix: bool = False) -> list[Finding]:
-    """What is wrong with the notebook at `path`; with `fix`, what still is after mending it in place."""
+    """What is wrong with the notebook at `path`; with `fix`, what is still wrong after fixing it in place."""
     text = path.read_text(encoding="utf-8")
     try:
         notebook = nbformat.v4.reads(text)

@@ -1,9 +1,9 @@
 """The lessons as a static site.
 
     python tools/pages.py              runs every notebook, then builds the site into public/
-    python tools/pages.py --stored     shows the outputs that stand in the repository instead; quick
+    python tools/pages.py --stored     shows the outputs stored in the repository instead; quick
 
-A cell that fails, a link that leads nowhere and any other warning of Sphinx fail the build, and public/ stays as it
+A cell that fails, a broken link or any other Sphinx warning fails the build, and public/ stays as it
 was. With GITHUB_REPOSITORY=OWNER/NAME in the environment (GitHub Actions sets it), lessons link to Binder and Colab.
 """
 
@@ -69,7 +69,7 @@ def collect(sources: Path) -> None:
 
 
 def fold(cell: nbformat.NotebookNode) -> None:
-    """Who reads a page sees all outputs at once, and can unfold the source of what JupyterLab collapses."""
+    """Readers of a page see all outputs at once, and can unfold the source that JupyterLab collapses."""
     cell.outputs = uncovered(cell)
     if kind(cell) in COLLAPSED:
         cell.metadata.tags = [*cell.metadata.get("tags", []), "hide-input"]

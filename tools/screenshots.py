@@ -1,4 +1,4 @@
-"""Pictures of an executed notebook in JupyterLab, in light and dark, for looking at.
+"""Screenshots of an executed notebook in JupyterLab, in the light and the dark theme.
 
     python tools/screenshots.py NOTEBOOK OUTDIR
 

@@ -1,4 +1,4 @@
-"""Noticing that an answer to an exercise calls the course's own way of doing it."""
+"""Notices when an answer to an exercise just calls the course's own function."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from types import FrameType
 from typing import Any
 
 COURSE = Path(__file__).resolve().parents[1]
-# What exercises hand out, and what draws: anything else is the work itself.
+# What exercises hand out, and what draws pictures. Calling anything else would be borrowing the work itself.
 ALLOWED = ("lessons", "views", "widgets")
 
 
 @contextmanager
 def calls_noticed() -> Iterator[list[str]]:
-    """Names of the course's functions that code outside the course calls meanwhile, such as "attention.attend"."""
+    """Names of the course's functions that code outside the course calls inside the `with`, as "attention.attend"."""
     found: list[str] = []
 
     def notice(frame: FrameType, event: str, arg: Any) -> None:

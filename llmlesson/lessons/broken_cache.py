@@ -1,7 +1,7 @@
 """A toy engine with real weights, and eight ways to break its KV cache.
 
-The forward pass of the default model written out for one sequence, to be read from top to bottom. Each bug changes one
-line, and each is one that people have really shipped.
+The forward pass of the default model written out for one sequence, so that you can read it from top to bottom. Each
+bug changes one line, and people have really shipped each of them.
 
 Shapes: T new positions, S positions in the cache after them, H hidden_size, D head_dim, Hq query and Hkv key-value
 heads.
@@ -31,7 +31,7 @@ BUGS = {
     "window": f"Only the last {WINDOW} positions are kept.",
     "swapped": "K and V of one head change places, in one layer.",
 }
-# What each puts in place of the right line; `ToyEngine.read` has the same lines, each behind its switch.
+# The line that each bug puts in place of the right one. `ToyEngine.read` has the same lines, each behind its switch.
 LINES = {
     "restart": "positions = torch.arange(len(ids), device=self.device)",
     "late": "positions = positions + 1",
@@ -49,7 +49,7 @@ class ToyEngine:
 
     def __init__(self, engine: Engine, bug: str | None = None) -> None:
         if bug is not None and bug not in BUGS:
-            raise LessonError(f"There is no bug {bug!r}. They are: {', '.join(BUGS)}.")
+            raise LessonError(f"There is no bug {bug!r}. The bugs are: {', '.join(BUGS)}.")
         c = engine.config
         if c.qkv_bias or c.qk_norm or not all(c.rope_layers):
             raise LessonError(f"The toy engine runs models of the plain Llama kind such as smollm2-135m, not {engine}.")

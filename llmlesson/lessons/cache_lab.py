@@ -34,7 +34,7 @@ WRONG_LOGIT, WRONG_VALUE = 0.01, 0.001  # float32 rounding stays far below
 
 @dataclass(frozen=True)
 class Symptoms:
-    """How a request went: a prompt, greedy steps, then a second turn read in one piece, against a sound engine."""
+    """How a request went, compared with a sound engine: a prompt, greedy steps, then a second turn read at once."""
 
     texts: list[str]  # tokens that it wrote, one after the prompt and one after each step
     right: list[str]  # what a sound engine writes
@@ -42,12 +42,12 @@ class Symptoms:
     second_turn: float  # the same after the second turn
     lengths: tuple[int, int, int]  # positions in the cache after the prompt, the steps, the second turn
     right_lengths: tuple[int, int, int]
-    wrong_keys: list[int] | None  # positions in layer 0 whose K is not right; None where the lengths differ
+    wrong_keys: list[int] | None  # positions in layer 0 with a wrong K; None if the lengths differ
     wrong_values: list[int] | None  # the same for V
 
     @property
     def departs(self) -> int | None:
-        """Index of the first token that is another than a sound engine's; None if all are the same."""
+        """Index of the first token that differs from a sound engine's; None if all are the same."""
         return next((i for i, (a, b) in enumerate(zip(self.texts, self.right, strict=True)) if a != b), None)
 
     @property
@@ -56,7 +56,7 @@ class Symptoms:
         return next((i for i, d in enumerate(self.differences) if d > WRONG_LOGIT), None)
 
     def signs(self) -> dict[str, str]:
-        """What there is to see, in words that are the same on every machine."""
+        """The symptoms in words that are the same on every machine."""
         wrong, departs = self.first_wrong_step, self.departs
         keys, values = (
             "can't be compared" if columns is None else _ranges(columns)
@@ -73,7 +73,7 @@ class Symptoms:
 
 
 class CacheLab:
-    """The patients of one engine. Each is examined once, when first asked for; that takes some seconds.
+    """The patients of one engine. Each is examined when you first ask for it, which takes a few seconds.
 
     prompt: put into the chat template.
     """
@@ -87,11 +87,11 @@ class CacheLab:
         self._known: dict[str | None, Symptoms] = {}
 
     def patient(self, name: str) -> ToyEngine:
-        """A fresh one, to try other things on. Raises LessonError for a name that is no patient."""
+        """A fresh copy of a patient, to experiment with. Raises LessonError for an unknown patient."""
         return ToyEngine(self.engine, self._bug(name))
 
     def examine(self, name: str) -> Examination:
-        """One patient, step by step. Raises LessonError for a name that is no patient."""
+        """One patient, step by step. Raises LessonError for an unknown patient."""
         return Examination(f"Patient {name}", self.symptoms(self._bug(name)))
 
     def ward(self) -> Ward:
@@ -101,7 +101,7 @@ class CacheLab:
     def check(self, diagnosis: Mapping[str, Any]) -> Verdict:
         """Compare a diagnosis with the truth: a bug's name for each patient, `...` where there is none yet.
 
-        Raises LessonError for a name that is no patient, or no bug.
+        Raises LessonError for an unknown patient or bug.
         """
         if not isinstance(diagnosis, Mapping):
             raise LessonError(
@@ -111,29 +111,29 @@ class CacheLab:
         for patient, bug in diagnosis.items():
             self._bug(patient)
             if bug is not ... and (not isinstance(bug, str) or bug not in BUGS):
-                raise LessonError(f"{bug!r} is no bug of the list. They are: {', '.join(BUGS)}.")
+                raise LessonError(f"{bug!r} is not on the list of bugs. They are: {', '.join(BUGS)}.")
         return Verdict({name: self._verdict(name, diagnosis.get(name, ...)) for name in self.patients})
 
     def plant(self, bug: str) -> str:
-        """A bug for a neighbour to find: a short text that doesn't show which it is, for their `admit`.
+        """A bug for a neighbour to find: a short text that hides which bug it is, for their `admit`.
 
-        Raises LessonError for a name that is no bug.
+        Raises LessonError for an unknown bug.
         """
         if not isinstance(bug, str) or bug not in BUGS:
-            raise LessonError(f"{bug!r} is no bug of the list. They are: {', '.join(BUGS)}.")
+            raise LessonError(f"{bug!r} is not on the list of bugs. They are: {', '.join(BUGS)}.")
         return _sealed(secrets.token_hex(2), bug)
 
     def admit(self, text: str, name: str = "N") -> None:
-        """Take in a neighbour's patient, which their `plant` gave as a text; from now on it is in the ward.
+        """Admit a neighbour's patient from the text that their `plant` gave. From now on it is in the ward.
 
-        Raises LessonError for a text that isn't whole, and for a name that another patient has.
+        Raises LessonError for an incomplete text, and for a name that another patient has.
         """
         if not isinstance(name, str) or not name or name in PATIENTS:
-            raise LessonError(f"{name!r} can't be the new patient's name: take a text that none of A to H has.")
+            raise LessonError(f"{name!r} can't be the new patient's name: choose one that is not taken yet.")
         text = text.strip() if isinstance(text, str) else ""
         found = [bug for bug in BUGS if _sealed(text.partition("-")[0], bug) == text]
         if not found:
-            raise LessonError("This is no patient. Copy the whole text that lab.plant(...) gave your neighbour.")
+            raise LessonError("This is not a patient. Copy the whole text that lab.plant(...) gave your neighbour.")
         self.patients[name] = found[0]
 
     def symptoms(self, bug: str | None) -> Symptoms:
@@ -144,7 +144,7 @@ class CacheLab:
 
     def _bug(self, patient: str) -> str:
         if not isinstance(patient, str) or patient not in self.patients:
-            raise LessonError(f"There is no patient {patient!r}. They are {', '.join(self.patients)}.")
+            raise LessonError(f"There is no patient {patient!r}. The patients are {', '.join(self.patients)}.")
         return self.patients[patient]
 
     def _verdict(self, patient: str, guess: Any) -> tuple[str, str]:
@@ -238,7 +238,7 @@ class Ward(_Shown):
 
 @dataclass(frozen=True, repr=False)
 class Verdict(_Shown):
-    """What became of a diagnosis: "right", "wrong" or "open" for each patient, and what to say."""
+    """The result of a diagnosis: "right", "wrong" or "open" for each patient, and what to say."""
 
     patients: dict[str, tuple[str, str]]
 
@@ -266,7 +266,7 @@ class Verdict(_Shown):
 
 
 def _sealed(salt: str, bug: str) -> str:
-    """Not secret, but nothing that one reads by accident."""
+    """Not secret, but nobody reads it by accident."""
     return f"{salt}-{hashlib.sha256(f'{salt} {bug}'.encode()).hexdigest()[:8]}"
 
 

@@ -16,19 +16,19 @@ from llmlesson.lessons.exercise import Case, Exercise, Function, NotAsAsked, Not
 from llmlesson.lessons.my_file import keep
 from llmlesson.lessons.report import Failure, Report
 
-# What a learner's function may do without ending the notebook. An interrupt counts: it is how one leaves an endless
-# loop, and then the input that led there is worth seeing.
+# What a learner's function may raise without ending the notebook. An interrupt counts too: it is how you leave an
+# endless loop, and then you want to see the input that led there.
 LEARNERS_ERRORS = (Exception, KeyboardInterrupt, SystemExit)
 
 
 def check(exercise: str, function: Function, seed: int | None = None) -> Report:
     """Run `function` on the cases of an exercise, up to the first that fails.
 
-    The report is shown by being the last line of a cell; `.passed` and `.status` ("passed", "failed", "not done") tell
-    a program. Some cases are random, and differ in each run; with the `seed` that a report names they come again.
-    What the function raises is shown and not passed on. A function that passes and is a part of an engine goes into
-    `my_engine.py` (see `my_file`). Raises LessonError for a name that is no exercise, and for a
-    seed that is no whole number.
+    As the last line of a cell, the report is shown; programs can read `.passed` and `.status` ("passed", "failed", "not
+    done"). Some cases are random and differ in each run; the `seed` in a report brings them back. Exceptions of the
+    function are shown and not passed on. A function that passes and is a part of an engine goes into
+    `my_engine.py` (see `my_file`). Raises LessonError for an unknown exercise, and for a
+    seed that is not a whole number.
     """
     wanted = find_exercise(exercise)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
@@ -53,13 +53,13 @@ def check(exercise: str, function: Function, seed: int | None = None) -> Report:
 
 
 def _passes(exercise: Exercise, function: Function, cases: list[Case]) -> bool:
-    """Whether a function is right in those of these cases that take no time."""
+    """Whether a function is right in the quick ones of these cases."""
     return all(_outcome(exercise, function, case).kind == "right" for case in cases if case.origin != "real model")
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of one case.
+    """The outcome of one case.
 
     kind: "right", "value" (not the expected one), "type" (of another type than expected), "error" (it raised), "way"
     (it may be right, but how it was done is not what was asked) or "not done".
@@ -109,7 +109,7 @@ def _called(exercise: Exercise, function: Function, args: Any) -> _Outcome:
 
 
 def _watched(function: Function) -> Function:
-    """The function, with an end to everything as soon as it turns out to be a stub."""
+    """The function, wrapped so that everything ends as soon as it turns out to be a stub."""
 
     @wraps(function, updated=())
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -127,7 +127,7 @@ def _watched(function: Function) -> Function:
 def _failure(exercise: Exercise, outcome: _Outcome, cases: list[Case], seed: int) -> Failure:
     case = cases[-1]
     recognised = _recognised(exercise, outcome, cases)
-    # What a wrong value usually means is no help to someone whose values are of another type, or never came.
+    # What a wrong value usually means doesn't help someone whose values have the wrong type, or never came.
     usual = (recognised or case.means) if outcome.kind == "value" else ""
     return Failure(
         number=len(cases),
@@ -144,7 +144,7 @@ def _failure(exercise: Exercise, outcome: _Outcome, cases: list[Case], seed: int
 
 
 def _recognised(exercise: Exercise, outcome: _Outcome, cases: list[Case]) -> str:
-    """What the first mistake means that goes wrong at the last of these cases, and in the same way."""
+    """The meaning of the first mistake that goes wrong at the last of these cases, in the same way."""
     for mistake in exercise.mistakes:
         if mistake.means and _same(_replay(exercise, mistake.source, cases), outcome):
             return mistake.means
@@ -152,7 +152,7 @@ def _recognised(exercise: Exercise, outcome: _Outcome, cases: list[Case]) -> str
 
 
 def _replay(exercise: Exercise, source: str, cases: list[Case]) -> _Outcome | None:
-    """What comes of the last case; None if an earlier one goes wrong already."""
+    """The outcome of the last case; None if an earlier one goes wrong already."""
     function = exercise.build(source)
     if any(_outcome(exercise, function, case).problem for case in cases[:-1]):
         return None

@@ -45,9 +45,9 @@ def copied(value: Any) -> Any:
 
 
 def difference(expected: Any, got: Any, tolerance: float = 0.0) -> Difference | None:
-    """None where `got` is what was expected, else how it differs.
+    """None if `got` is what was expected, else how it differs.
 
-    Raises TypeError where `expected` is nothing that can be compared: a fault of the exercise, not of the learner.
+    Raises TypeError if `expected` can't be compared: that is a fault of the exercise, not of the learner.
     """
     if isinstance(expected, Tensor):
         return _tensor_difference(expected, got, tolerance)
@@ -60,12 +60,12 @@ def difference(expected: Any, got: Any, tolerance: float = 0.0) -> Difference | 
             return _wrong_type("a set", got)
         return None if set(expected) == set(got) else Difference("The elements of the set differ.")
     if not isinstance(expected, SCALARS):
-        raise TypeError(f"an expected result can't be of the type {type(expected).__name__}")
+        raise TypeError(f"an expected result can't have the type {type(expected).__name__}")
     return _scalar_difference(expected, got, tolerance)
 
 
 def unchanged(before: Any, after: Any) -> bool:
-    """Whether an argument is as it was before the call. Objects that `copied` doesn't copy count as unchanged."""
+    """Whether an argument is the same as before the call. Objects that `copied` doesn't copy count as unchanged."""
     if isinstance(before, SEQUENCES):
         return len(before) == len(after) and all(unchanged(b, a) for b, a in zip(before, after, strict=True))
     if isinstance(before, dict):
@@ -117,7 +117,7 @@ def _tensor_difference(expected: Tensor, got: Any, tolerance: float) -> Differen
 
 
 def _as_tensor(value: Any) -> Tensor | None:
-    """A tensor of what stands in lists, where it makes one."""
+    """A tensor of the content of lists, if they can form one."""
     try:
         of_tensors = isinstance(value, SEQUENCES) and bool(value) and isinstance(value[0], Tensor)
         return torch.stack(list(value)) if of_tensors else torch.tensor(value)
@@ -126,7 +126,7 @@ def _as_tensor(value: Any) -> Tensor | None:
 
 
 def _right_otherwise(expected: Tensor, got: Tensor | None, tolerance: float) -> str:
-    """A remark for those who have only the type wrong."""
+    """A remark for learners who have only the type wrong."""
     if got is None or got.shape != expected.shape:
         return ""
     return "" if _tensor_difference(expected, got.to(expected.dtype), tolerance) else " The values are right."
@@ -166,7 +166,7 @@ def _wrong_type(expected: str, got: Any) -> Difference:
 
 
 def type_in_words(value: Any) -> str:
-    """Its type, to stand in a sentence: "a list", "an int"."""
+    """Its type in a sentence: "a list", "an int"."""
     if value is None:
         return "None"
     name = {"Tensor": "tensor"}.get(type(value).__name__, type(value).__name__)

@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One call, and what should come of it.
+    """One call, and its expected result.
 
     args and expected are plain values: numbers, texts, bytes, tensors, and lists, tuples, sets and dicts of these. A
     list equals a tuple with the same content; a tensor must agree in shape and dtype, and in values within the
@@ -29,7 +29,7 @@ class Case:
 
     args: tuple[Any, ...]
     expected: Any
-    means: str = ""  # what it usually means to fail here, where no mistake is recognised
+    means: str = ""  # what failing here usually means, if no mistake is recognised
     origin: str = "fixed"  # "fixed" | "random" | "real model"
 
 
@@ -43,9 +43,9 @@ class Mistake:
 
 
 class NotDone(BaseException):
-    """What is asked for isn't there yet; the text says what is missing, where not all is.
+    """The answer isn't there yet; the text says what is missing, if only a part is.
 
-    Not an Exception, so that no `except Exception` around an unfinished function keeps it.
+    Not an Exception, so that no `except Exception` around an unfinished function swallows it.
     """
 
 
@@ -89,13 +89,13 @@ class Exercise:
 
     @property
     def parameters(self) -> list[str]:
-        """What each of a case's `args` is called: as in the stub or, where `run` uses them in its own way, as there."""
+        """The names of a case's `args`: as in the stub, or as in `run` if that uses them in its own way."""
         if self.run is call:
             return [argument.arg for argument in _function(self.stub).args.args]
         return list(signature(self.run).parameters)[1:]
 
     def build(self, source: str) -> Function:
-        """The function that a source (stub, solution, mistake, …) defines."""
+        """The function that a source text (stub, solution, mistake, …) defines."""
         namespace: dict[str, Any] = {"__name__": "answer"}
         exec(compile(source, "<answer>", "exec"), namespace)
         function: Function = namespace[self.function_name]
@@ -110,10 +110,10 @@ def exercise_names() -> list[str]:
 
 
 def find_exercise(name: str) -> Exercise:
-    """Raises LessonError for a name that is no exercise."""
+    """Raises LessonError for an unknown exercise."""
     if not isinstance(name, str):
         raise LessonError(
-            f'An exercise is named by a text, as in lessons.check("kv-cache", new_cache), and not by {name!r}.'
+            f'The name of an exercise is a text, as in lessons.check("kv-cache", new_cache), not {name!r}.'
         )
     names = exercise_names()
     if name not in names:

@@ -11,7 +11,7 @@ from llmlesson.views import exercise as view
 
 @dataclass(frozen=True, repr=False)
 class Help:
-    """Texts that unfold at a click in a notebook, and simply stand there in a terminal."""
+    """Texts that unfold at a click in a notebook, and are simply printed in a terminal."""
 
     parts: dict[str, str]  # what is shown before it is unfolded: the text
     code: bool = False
@@ -24,11 +24,11 @@ class Help:
 
 
 def hint(exercise: str) -> Help:
-    """Two hints, the second more of a push than the first. Raises LessonError for a name that is no exercise."""
+    """Two hints, the second more of a push than the first. Raises LessonError for an unknown exercise."""
     first, second = find_exercise(exercise).hints
     return Help({"Hint 1": first, "Hint 2": second})
 
 
 def solution(exercise: str) -> Help:
-    """One way to do it. Raises LessonError for a name that is no exercise."""
+    """One way to do it. Raises LessonError for an unknown exercise."""
     return Help({"Solution": find_exercise(exercise).solution.strip()}, code=True)

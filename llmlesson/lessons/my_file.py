@@ -1,7 +1,7 @@
 """`my_engine.py`: the functions of a learner that passed their checks, as a file that they own.
 
 The file is beside the notebooks, and git ignores it. Each part is the source as it was written in the lesson, with the
-imports that it needs. The file can be read, changed, run, and deleted.
+imports that it needs. Learners can read, change, run, and delete the file.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ RUN = "run"
 
 
 def path_of_mine() -> Path:
-    """Where the file is: beside the notebook that is running."""
+    """The path of the file: beside the notebook that is running."""
     return Path.cwd() / NAME
 
 
 def keep(exercise: str, function: Function, passes: Any) -> tuple[str, str] | None:
-    """Put a function that passed into the file. Returns (label, text) to tell the learner; None where there is nothing.
+    """Put a function that passed into the file. Returns (label, text) to tell the learner; None if there is nothing.
 
-    passes(function): whether a function passes the check; it is asked about the one that is made of the written text.
+    passes(function): whether a function passes the check. It is called with the function made from the written text.
     """
     if exercise not in PARTS:
         return None
@@ -70,10 +70,10 @@ def keep(exercise: str, function: Function, passes: Any) -> tuple[str, str] | No
         path = path_of_mine()
         wanted = find_exercise(exercise).function_name
         if function.__name__ != wanted:
-            raise LessonError(f"the function must be called {wanted} there, and yours is {function.__name__}.")
+            raise LessonError(f"the function must be called {wanted} there, but yours is {function.__name__}.")
         source = own_source(function, getattr(function, "__globals__", {}))
         if not passes(_made_of(source, function.__name__)):
-            raise LessonError("written down alone it doesn't do the same: it needs something from this notebook.")
+            raise LessonError("on its own it behaves differently: it needs something from this notebook.")
         write_part(path, exercise, source)
     except (NoSource, AttributeError):  # not written in a notebook or file, or no plain function
         return None
@@ -92,26 +92,26 @@ def count(path: Path) -> int:
 
 
 def read_parts(path: Path) -> dict[str, str]:
-    """The text of each part that is in the file, by its exercise. Raises LessonError for a file that is no Python."""
+    """The text of each part in the file, by exercise. Raises LessonError for a file that is not Python."""
     if not path.exists():
         return {}
     try:
         text = path.read_text(encoding="utf-8")
         ast.parse(text)
     except UnicodeDecodeError:
-        raise LessonError(f"{path.name} is no text in UTF-8. {_way_out(path)}") from None
+        raise LessonError(f"{path.name} is not UTF-8 text. {_way_out(path)}") from None
     except (SyntaxError, ValueError) as error:
         line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-        raise LessonError(f"{path.name} is no Python any more ({line}). {_way_out(path)}") from None
+        raise LessonError(f"{path.name} is not valid Python any more ({line}). {_way_out(path)}") from None
     found = SECTION.split(text)
     return {name: part.strip() for name, part in zip(found[1::2], found[2::2], strict=True) if name != RUN}
 
 
 def write_part(path: Path, exercise: str, source: str) -> None:
-    """Add a part, or put it in place of the one before, all or nothing.
+    """Add a part, or replace the earlier one, all or nothing.
 
-    Raises LessonError where it defines a name that another part defines otherwise, and for a broken file; OSError
-    where the folder can't be written.
+    Raises LessonError if it defines a name that another part defines differently, and for a broken file; OSError if
+    the folder can't be written.
     """
     parts = read_parts(path)
     if parts.get(exercise) == source.strip():
@@ -120,7 +120,7 @@ def write_part(path: Path, exercise: str, source: str) -> None:
     for other, text in parts.items():
         for name, definition in _definitions(text).items():
             if other != exercise and name in mine and mine[name] != definition:
-                raise LessonError(f"`{name}` is in the part {other} already, and is another one there. Rename yours.")
+                raise LessonError(f"the part {other} already has a different `{name}`. Rename yours.")
     parts[exercise] = source.strip()
     order = [*(name for name in PARTS if name in parts), *(name for name in parts if name not in PARTS)]
     sections = [f"{MARK}{name} ====\n{parts[name]}\n" for name in order]
@@ -128,7 +128,7 @@ def write_part(path: Path, exercise: str, source: str) -> None:
 
 
 def load_parts(path: Path) -> dict[str, Any]:
-    """The learner's functions, by their exercises. Raises LessonError for a file that doesn't run."""
+    """The learner's functions, by exercise. Raises LessonError for a file that doesn't run."""
     if not path.exists():
         return {}
     read_parts(path)
@@ -144,7 +144,7 @@ def load_parts(path: Path) -> dict[str, Any]:
             continue
         if not callable(function):
             name = find_exercise(exercise).function_name
-            raise LessonError(f"In {path.name}, {name} is {type_in_words(function)} and no function. {_way_out(path)}")
+            raise LessonError(f"In {path.name}, {name} is {type_in_words(function)}, not a function. {_way_out(path)}")
         found[exercise] = function
     return found
 
@@ -155,7 +155,7 @@ def _made_of(source: str, name: str) -> Function:
     try:
         exec(code, namespace)
     except Exception as error:
-        raise LessonError(f"written down alone it doesn't run ({type(error).__name__}: {error}).") from error
+        raise LessonError(f"on its own it doesn't run ({type(error).__name__}: {error}).") from error
     function: Function = namespace[name]
     return function
 

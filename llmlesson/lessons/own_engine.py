@@ -32,7 +32,7 @@ PROMPT = "Explain quantum computing like I'm ten."
 
 @dataclass(frozen=True)
 class MyAnswer:
-    """What the loop gave, and all tokens that were chosen on the way."""
+    """What the loop returned, and all tokens that were chosen along the way."""
 
     text: str
     finish_reason: str
@@ -62,12 +62,14 @@ class MyEngine:
     ) -> MyAnswer:
         """Answer a prompt, put into the chat template. Greedy at temperature 0, else a draw from what top-p leaves.
 
-        show: called with each piece of text as soon as it is there. Raises LessonError for settings that make no
-        sense, and where one of the learner's functions fails.
+        show: called with each piece of text as soon as it is ready. Raises LessonError for settings that make no
+        sense, and if one of the learner's functions fails.
         """
         request = self.engine.request(prompt, max_new_tokens)  # checks both
         if not 0 <= temperature < float("inf") or not 0 <= top_p <= 1:
-            raise LessonError(f"temperature is 0 or more and top_p from 0 to 1, not {temperature!r} and {top_p!r}.")
+            raise LessonError(
+                f"temperature must be 0 or more and top_p from 0 to 1, not {temperature!r} and {top_p!r}."
+            )
         room = min(len(request.ids) + request.max_new_tokens - 1, self.engine.config.max_position_embeddings)
         run = _Run(self, room, temperature, top_p, seed, show)
         if stop is None and "answer-loop" in self.mine and "generation-loop" not in self.mine:
@@ -75,7 +77,7 @@ class MyEngine:
             return MyAnswer(self.engine.tokenizer.decode(run.token_ids), reason, run.token_ids)
         result = self.ask("generation-loop", run, request.ids, run.new_cache(room), request.max_new_tokens, stop)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise LessonError(f"Your generate returned {result!r}, and (text, reason) is expected. {_again('03')}")
+            raise LessonError(f"Your generate returned {result!r}, but it must return (text, reason). {_again('03')}")
         text, reason = result
         return MyAnswer(text, reason, run.token_ids)
 
@@ -89,7 +91,7 @@ class MyEngine:
         return self.guarded(part, self._parts[part], *args)
 
     def guarded(self, part: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of a part; what it raises is named as that part's."""
+        """Call a function of a part; an error names that part."""
         try:
             return function(*args)
         except LessonError:
@@ -252,12 +254,12 @@ class _Run:
 
 
 def _expect(part: str, tensors: Any, shape: list[int], count: int = 1) -> list[Tensor]:
-    """The tensors that a part gave. Raises LessonError, naming it, for anything else than `count` of this shape."""
+    """The tensors that a part returned. Raises LessonError, naming it, unless they are `count` of this shape."""
     right = isinstance(tensors, (list, tuple)) and len(tensors) == count
     if not right or not all(isinstance(tensor, Tensor) and list(tensor.shape) == shape for tensor in tensors):
         exercise, what = find_exercise(part), "a tensor" if count == 1 else f"{count} tensors"
         raise LessonError(
-            f"{exercise.function_name} in {NAME} must give {what} of shape {shape}. {_again(exercise.lesson)}"
+            f"{exercise.function_name} in {NAME} must return {what} of shape {shape}. {_again(exercise.lesson)}"
         )
     return list(tensors)
 

@@ -16,14 +16,14 @@ from llmlesson.errors import LessonError
 
 
 class NoSource(Exception):
-    """The text of a function isn't known, as where it wasn't written in a notebook or file."""
+    """The text of a function isn't known, for example if it wasn't written in a notebook or file."""
 
 
 def own_source(function: Any, names: dict[str, Any]) -> str:
-    """A function or class, and before it the imports, constants and functions that it takes from around it.
+    """The text of a function or class, after the imports, constants and functions that it uses from around it.
 
-    names: what stands around it, as in a notebook: names and what they are. Raises NoSource, and LessonError where it
-    needs something that can't be written down, such as a tensor or an engine.
+    names: the names around it, as in a notebook, and their values. Raises NoSource, and LessonError if it needs
+    something that can't be written down, such as a tensor or an engine.
     """
     imports: dict[str, None] = {}
     constants: dict[str, None] = {}
@@ -42,7 +42,7 @@ def _collect(
 ) -> None:
     source = _text_of(thing)
     if thing.__name__ != name:
-        raise LessonError(f"`{name}` is another name for {thing.__name__}: give it the name under which it is used.")
+        raise LessonError(f"`{name}` is another name for {thing.__name__}: use the same name in both places.")
     definitions[name] = ""  # so that a function that calls itself is met once
     for needed in _free_names(source):
         if needed in definitions or (needed not in names and hasattr(builtins, needed)):
@@ -58,7 +58,7 @@ def _collect(
             except NoSource:
                 raise LessonError(f"it uses `{needed}`, whose text can't be found.") from None
         elif getattr(value, "__module__", None) == "my_engine":
-            raise LessonError(f"it uses `{needed}` out of my_engine.py: write it out, or put it into a cell here.")
+            raise LessonError(f"it uses `{needed}` from my_engine.py: write it out, or put it into a cell here.")
         elif _importable(value):
             alias = "" if value.__name__ == needed else f" as {needed}"
             imports[f"from {value.__module__} import {value.__name__}{alias}"] = None
@@ -66,7 +66,7 @@ def _collect(
             constants[f"{needed} = {value!r}"] = None
         else:
             raise LessonError(
-                f"it uses `{needed}`, a {type(value).__name__} that exists only in this notebook. Hand it in as an "
+                f"it uses `{needed}`, a {type(value).__name__} that exists only in this notebook. Pass it as an "
                 "argument, or compute it inside."
             )
     del definitions[name]
@@ -101,7 +101,7 @@ def _code_of(thing: Any) -> CodeType | None:
 
 
 def _free_names(source: str) -> list[str]:
-    """Names that a definition takes from around it, in the order in which they are used."""
+    """Names that a definition uses from around it, in the order in which it uses them."""
     code = compile(source, "<part>", "exec")
     own = {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_NAME"}
     return list(dict.fromkeys(name for name in _loaded_names(code) if name not in own))

@@ -17,10 +17,10 @@ _in_use: Engine | None = None  # what the lesson named with `use`
 
 
 def use(engine: Engine) -> None:
-    """Say once which engine a lesson works with: its checks then need no second one in memory.
+    """Say once which engine a lesson works with, so that its checks need no second one in memory.
 
-    Checks on real tensors compare with the default model on a CPU in float32. An engine of another kind serves
-    `my_engine`, and the checks load their own when they need it. Raises LessonError for what is no engine.
+    Checks on real tensors compare with the default model on a CPU in float32. If the engine is of another kind,
+    `my_engine` uses it, and the checks load their own when they need it. Raises LessonError for anything else.
     """
     global _in_use
     if not isinstance(engine, Engine):
@@ -32,17 +32,17 @@ def use(engine: Engine) -> None:
 
 
 def engine_in_use() -> Engine:
-    """The lesson's engine; where it named none, the default model, loaded once."""
+    """The lesson's engine; if it named none, the default model, loaded once."""
     return _in_use or _loaded()
 
 
 def real_engine() -> Engine:
-    """The default model on the CPU in float32: the lesson's where it is one, else loaded now, once."""
+    """The default model on the CPU in float32: the lesson's if it is one, else loaded now, once."""
     return _in_use if _in_use is not None and _is_plain(_in_use) else _loaded()
 
 
 def real_tokenizer() -> Tokenizer:
-    """The default model's tokenizer, which is there sooner than the model where none is loaded."""
+    """The default model's tokenizer, which loads faster than the model."""
     return _in_use.tokenizer if _in_use is not None and _in_use.name == DEFAULT_MODEL else _tokenizer()
 
 

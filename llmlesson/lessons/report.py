@@ -10,7 +10,7 @@ from llmlesson.views import exercise as view
 
 @dataclass(frozen=True)
 class Failure:
-    """The first case that went wrong; number 0 where it never came to a case."""
+    """The first case that went wrong; number 0 if no case was reached."""
 
     problem: str
     means: str = ""  # what a wrong value usually comes from
@@ -50,7 +50,7 @@ class Report:
         return rows
 
     def details(self) -> list[tuple[str, str]]:
-        """The case that went wrong: what went in, what should come out, what came, how to have it again."""
+        """The case that went wrong: what went in, what should come out, what came out, how to repeat it."""
         failure = self.failure
         if failure is None or not failure.number:
             return []

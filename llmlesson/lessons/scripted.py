@@ -1,4 +1,4 @@
-"""An engine that answers by a script, for exercises whose code calls one: quick, and every case can be read."""
+"""An engine that follows a script, for exercises whose code calls one: quick, and every case can be read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 from llmlesson.errors import LessonError
 
 ENDS = ("<end>", "<end of text>")  # their ids, 0 and 1, are the end-of-sequence ids
-# What comes to those who go on although the answer was complete.
+# What you get if you go on although the answer was complete.
 TAIL = (" and", " so", " on", ENDS[0])
 
 Piece = str | bytes  # bytes where a token holds only a part of a character
 
 
 class ScriptedCache:
-    """Counts positions as a KV cache does, and holds nothing."""
+    """Counts positions like a KV cache, but stores nothing."""
 
     def __init__(self, max_tokens: int, length: int = 0) -> None:
         self.max_tokens = max_tokens
         self.length = length
 
     def append(self, tokens: int) -> None:
-        """Raises LessonError, with the length as before, where so many do not fit."""
+        """Raises LessonError, with the length unchanged, if so many do not fit."""
         if self.length + tokens > self.max_tokens:
             raise LessonError(f"The KV cache is full: it holds {self.length} of {self.max_tokens} positions.")
         self.length += tokens
@@ -52,8 +52,8 @@ class ScriptedTokenizer:
 class ScriptedEngine:
     """Gives the pieces of a script, all different, one after the other; has `Engine`'s prefill, decode and logits.
 
-    What comes next depends on the last token that is read, and on nothing else. Behind the script's end it goes on
-    for a few tokens. `read` counts the tokens that were read.
+    What comes next depends only on the last token that was read. After the script's end it goes on for a few tokens.
+    `read` counts the tokens that were read.
     """
 
     def __init__(self, script: Sequence[Piece]) -> None:
@@ -83,7 +83,7 @@ class ScriptedEngine:
 
     def generate(self, *args: object, **kwargs: object) -> NoReturn:
         raise LessonError(
-            "engine.generate and engine.stream are this very loop, ready-made. Here you write it yourself: "
+            "engine.generate and engine.stream are this very loop, ready-made. Here you write the loop yourself: "
             "engine.prefill and engine.decode are all it needs."
         )
 

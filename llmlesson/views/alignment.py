@@ -9,11 +9,11 @@ from llmlesson.views.text import escape
 
 
 def alignment(rows: Mapping[str, Sequence[tuple[str, int]]]) -> str:
-    """A table with a row for each level; HTML. What covers more bytes is wider, so one sees what is made of what.
+    """A table with a row for each level; HTML. Parts with more bytes are wider, so you see what each is made of.
 
     rows: by name of the level, its parts from left to right: what to write, and how many bytes it covers. A level whose
     name begins with "token" has chips.
-    Raises ValueError where the rows don't all cover the same number of bytes.
+    Raises ValueError unless all rows cover the same number of bytes.
     """
     widths = {name: sum(size for _, size in parts) for name, parts in rows.items()}
     if len(set(widths.values())) > 1:

@@ -31,7 +31,7 @@ LAST = len(PHASES) - 1
 class Look:
     """What one head does for one token. Lists have an entry for each token up to that one, itself included."""
 
-    texts: Sequence[str]  # of all tokens, also of those that come later
+    texts: Sequence[str]  # of all tokens, including later ones
     token: int
     layer: int
     head: int
@@ -59,7 +59,7 @@ class Stream:
 def attention_picture(look: Look, phase: int = LAST) -> str:
     """All tokens as lanes, from the query of one to what is added to its stream. HTML.
 
-    phase: 0 to 6, how many of the columns are drawn in full; those that come later are left out.
+    phase: 0 to 6, how many of the columns are drawn in full; later ones are left out.
     """
     own = _lane(look.token)
     parts = [*_lanes(look), *_stream(own)]
@@ -111,7 +111,7 @@ def attention_table(look: Look) -> str:
 
 
 def head_map(others: Sequence[Sequence[float]], layer: int, head: int) -> str:
-    """Layers across, heads down: strong in colour where the head looks at other words. HTML.
+    """Layers across, heads down: strongly coloured if the head looks at other words. HTML.
 
     others: by layer and head, the share that goes neither to the first token nor to the token itself. The chosen head
     has a frame.
@@ -358,6 +358,6 @@ def _number(value: float) -> str:
 
 
 def _round(degrees: float) -> str:
-    """How far apart two hands are, whole turns taken off: as on a clock, 350° and −10° look alike."""
+    """The angle between two hands without full turns: as on a clock, 350° and −10° look the same."""
     turned = (degrees + 180) % 360 - 180
     return f"{abs(turned):.0f}°" if abs(turned) >= 1 or not turned else "under 1°"

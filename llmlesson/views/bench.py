@@ -13,7 +13,7 @@ from llmlesson.views.roofline import roofline_figure
 from llmlesson.views.style import styled
 from llmlesson.views.text import escape
 
-# Contenders are no meanings: they differ by symbol, dash and name.
+# Contenders have no colours of their own: they differ by symbol, dash and name.
 STYLES = dict(
     zip((OURS, INT8, DYNAMIC, STATIC, NO_CACHE), ("circle", "triangle-up", "square", "diamond", "x"), strict=True)
 )
@@ -44,7 +44,7 @@ def page(report: Report) -> str:
 
 
 def over_prompt_length(report: Report, title: str, sample: Callable[[Row], Sample]) -> go.Figure:
-    """Medians over the prompt lengths, batch size 1, with half the interquartile range to either side."""
+    """Medians over the prompt lengths, batch size 1, with half the interquartile range on either side."""
     figure = new_figure(title, "prompt, tokens", "ms")
     ends = {}
     for (name, symbol), dash in zip(STYLES.items(), DASHES, strict=False):

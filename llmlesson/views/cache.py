@@ -9,7 +9,7 @@ from llmlesson.views.markup import label as letters
 from llmlesson.views.style import paint
 from llmlesson.views.text import visible
 
-MOST_CELLS = 2048  # of a heatmap: each costs some 60 bytes to send
+MOST_CELLS = 2048  # of a heatmap: each takes about 60 bytes to send
 COLUMN, ROW, LEFT, HEAD = 20, 8, 34, 92  # width of a position, height of a value, room for names
 NEGATIVE = 2  # height of a negative value's cell: it looks like a minus
 HUES = {"K": "key", "V": "value"}
@@ -33,7 +33,7 @@ def heatmap(
 
     values: [positions, head_dim]; texts: their tokens; first: the index of the first of them; new: the indices that
     came with the last step; label: what is shown, such as "K of layer 0, head 1". kind: "K" or "V". scale: the size
-    that has the full colour, and all beyond it; None: the largest one shown.
+    at which the colour is full; None: the largest one shown.
     """
     full = scale or max((abs(v) for column in values for v in column), default=0.0) or 1.0
     dims = len(values[0])
@@ -76,7 +76,7 @@ def heatmap(
 
 
 def numbers(values: Sequence[float], name: str) -> str:
-    """One position's vector to read or to hear; HTML, folded."""
+    """One position's vector as text, to read or to hear; HTML, folded."""
     return folded(f"{name}, as numbers", note(", ".join(f"{value:.4g}" for value in values)))
 
 
@@ -114,7 +114,7 @@ def change(name: str, before: int, after: int, nbytes: int, kept: bool) -> str:
 
 
 def head_map(strength: Sequence[Sequence[float]], shown: tuple[int, int], name: str, kind: str = "K") -> str:
-    """How strong the values of each layer (column) and head (row) are, the shown one framed; HTML.
+    """How strong the values of each layer (column) and head (row) are, with the shown one framed; HTML.
 
     strength: [layers][heads], not negative. shown: layer and head. name: of the quantity. kind: "K" or "V".
     """

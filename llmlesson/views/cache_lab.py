@@ -22,7 +22,7 @@ def examination(
     second_turn: float,
     signs: Mapping[str, str],
 ) -> str:
-    """What a patient wrote beside what is right, how far its logits are off in each pass, and its signs; HTML.
+    """What a patient wrote and what is right, how far its logits are off in each pass, and its signs; HTML.
 
     texts, right: the token after the prompt and after each step. differences: of the same passes; second_turn: of the
     pass after them.
@@ -37,7 +37,7 @@ def examination(
 
 
 def bars(differences: Sequence[float], second_turn: float, wrong: Sequence[bool]) -> str:
-    """The logit difference of each pass as a bar, on a logarithmic scale; SVG. `wrong`: where the token is another."""
+    """The logit difference of each pass as a bar, on a logarithmic scale; SVG. `wrong`: where the token differs."""
     passes = [*differences, second_turn]
     names = ["prompt", *(str(i) for i in range(1, len(differences))), "turn 2"]
     width, bottom = LEFT + COLUMN * len(passes) + 8, TOP + BAR
@@ -72,7 +72,7 @@ def ward(patients: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def two_columns(texts: Mapping[str, str]) -> str:
-    """Names and what belongs to them, both flush left; HTML."""
+    """Names and their contents, both left-aligned; HTML."""
     return table((), list(texts.items()), left=True)
 
 

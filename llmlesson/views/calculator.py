@@ -1,4 +1,4 @@
-"""The size of one or two caches: the table, the arithmetic, the curve over the context."""
+"""The size of one or two caches: a table, the arithmetic, and the curve over the context."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _sentence(answer: Answer) -> str:
 
 
 def size_table(answers: Sequence[Answer]) -> str:
-    """Everything that was asked, one column a model."""
+    """Everything that was asked, one column per model."""
     head = ("", *(answer.name for answer in answers))
     sizes = [answer.size for answer in answers]
     rows = [
@@ -79,7 +79,7 @@ def _compared(first: int, second: int) -> str:
 
 
 def fit_table(answers: Sequence[Answer]) -> str:
-    """What fits on the card, one column a model; notes below."""
+    """What fits on the card, one column per model; notes below."""
     notes = [f"{answer.name}: {answer.problem}" for answer in answers if answer.problem]
     notes += list(dict.fromkeys(f"{a.name}: {text}" for a in answers if a.plan for text in a.plan.notes))
     plans = [(answer.name, answer.plan) for answer in answers if answer.plan is not None]
@@ -127,7 +127,7 @@ def arithmetic(answers: Sequence[Answer]) -> str:
 
 
 def curves(answers: Sequence[Answer]) -> str:
-    """Bytes against context, both axes logarithmic; the card's memory and what it leaves for each cache as levels."""
+    """Bytes against context, both axes logarithmic, with lines for the card's memory and what it leaves for a cache."""
     sizes = [nbytes for answer in answers for _, nbytes in answer.curve] + [a.size.nbytes for a in answers]
     budgets = [answer.plan.kv_budget_nbytes if answer.plan else 0 for answer in answers]
     card = next((answer.plan.gpu for answer in answers if answer.plan), None)
@@ -182,7 +182,7 @@ def _decimal(power: int) -> str:
 
 
 def _levels(y: Scale, levels: Sequence[tuple[int, str, str, str]]) -> list[str]:
-    """Horizontal lines with their names at the right, apart from each other even where the lines are close.
+    """Horizontal lines with their names at the right, which stay apart even if the lines are close.
 
     levels: (bytes, name, colour, dash) of each.
     """
@@ -213,7 +213,7 @@ def _curve(answer: Answer, x: Scale, y: Scale, index: int) -> list[str]:
 
 
 def _asked(answers: Sequence[Answer], x: Scale, y: Scale) -> list[str]:
-    """The context that was asked for, ringed; of two sizes the larger has its label above, the smaller below."""
+    """A ring around the chosen context; of two sizes, the larger has its label above, the smaller below."""
     parts = []
     largest = max(answer.size.nbytes for answer in answers)
     for index, answer in enumerate(answers):
@@ -251,7 +251,7 @@ def _legend(answers: Sequence[Answer]) -> str:
 
 
 def curves_table(answers: Sequence[Answer]) -> str:
-    """The curves to read; folded."""
+    """The curves as numbers; folded."""
     rows = [
         (f"{tokens:,}", *(both_units(answer.curve[row][1]) for answer in answers))
         for row, (tokens, _) in enumerate(answers[0].curve)

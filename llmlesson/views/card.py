@@ -1,4 +1,4 @@
-"""What a card's memory is spent on: weights, caches, what is kept free. One bar a plan, all to one scale."""
+"""How a card's memory is used: weights, caches, what is kept free. One bar per plan, all to one scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def memory_bars(plans: Sequence[Plan]) -> str:
 
 
 def memory_bars_text(plans: Sequence[Plan]) -> str:
-    """The twin of `memory_bars`: one line a plan."""
+    """`memory_bars` as text: one line per plan."""
     return "\n".join(f"{_name(plan)}: {_spent(plan)}" for plan in plans)
 
 

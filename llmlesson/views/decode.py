@@ -21,8 +21,8 @@ class Candidate(NamedTuple):
 
     token_id: int
     text: str
-    before: float  # probability as the model gives it
-    after: float | None = None  # after temperature, top-k and top-p; 0 if they rule it out, None if nobody asks
+    before: float  # its probability in the model's own distribution
+    after: float | None = None  # after temperature, top-k and top-p; 0 if they rule it out, None if not shown
     taken: bool = False
 
 
@@ -38,7 +38,7 @@ class Work(NamedTuple):
     kv_read_bytes: int
     kv_written_bytes: int
     seconds: float
-    least_seconds: float | None  # what the measured limits of this machine allow; None where they are not known
+    least_seconds: float | None  # what the measured limits of this machine allow; None if they are not known
 
 
 class BranchRow(NamedTuple):
@@ -107,7 +107,7 @@ def work(w: Work) -> str:
 def cache_columns(
     last: Sequence[str], length: int, prompt: int, new: int, waiting: str | None, column_nbytes: int
 ) -> str:
-    """The cache as a column for each position, K over V, the newest framed; SVG with a line above. HTML.
+    """The cache as a column for each position, K above V, the newest framed; SVG with a line above. HTML.
 
     last: texts of the tokens at its end, at most 48 of which are drawn. length: positions in all, of which the first
     `prompt` are the prompt's and the last `new` came with this step. waiting: the token that the next step reads; None
@@ -152,7 +152,7 @@ def cache_columns(
 
 
 def branches(rows: Sequence[BranchRow]) -> str:
-    """The answers beside each other, each from where it leaves another; HTML. Empty for a single one."""
+    """The answers side by side, each from the token where it leaves another; HTML. Empty for a single one."""
     if len(rows) < 2:
         return ""
     cells = [(f"{'▶ ' if row.current else ''}{row.name}", row.tokens, Html(_branch_text(row))) for row in rows]
@@ -203,7 +203,7 @@ def _scroller(label: str, html: str, height: int) -> str:
 
 
 def _spelled(token: str) -> str:
-    """The new token; one that is nothing but blanks would be an empty frame."""
+    """The new token; a token of only blanks would be an empty frame."""
     return token if token.strip() else visible(token) or "(part of a character)"
 
 

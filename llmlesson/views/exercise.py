@@ -12,13 +12,13 @@ from llmlesson.views.text import escape
 
 EDGES = {"passed": ("ink", "solid"), "failed": ("broken", "dashed"), "not done": ("wait", "dotted")}
 LONGEST = 400  # characters of a value that are shown
-FEW_ELEMENTS = 24  # a tensor of at most so many is shown whole
+FEW_ELEMENTS = 24  # a tensor with at most this many is shown in full
 
 
 def report_html(
     status: str, headline: str, rows: Sequence[tuple[str, str]], details: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """A headline, and under it (label, text) rows, then the details; these are folded where they are long.
+    """A headline, (label, text) rows below it, then the details, which are folded if they are long.
 
     Raises KeyError for an unknown status.
     """
@@ -49,12 +49,12 @@ def report_text(headline: str, rows: Sequence[tuple[str, str]]) -> str:
 
 
 def scoreboard(headline: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Which parts of an engine are whose; HTML."""
+    """Who wrote which parts of an engine; HTML."""
     return styled(title(headline) + table(head, rows, left=True))
 
 
 def folded(parts: Mapping[str, str], code: bool = False) -> str:
-    """Texts by title, each to be unfolded; with `code` as preformatted code."""
+    """Texts by title, each of which unfolds; with `code`, as preformatted code."""
     return "".join(
         f'<details style="margin:.3em 0"><summary>{escape(title)}</summary>'
         + (f"<pre><code>{escape(text)}</code></pre>" if code else f'<p style="margin:.3em 1.2em">{escape(text)}</p>')
@@ -64,7 +64,7 @@ def folded(parts: Mapping[str, str], code: bool = False) -> str:
 
 
 def shown(value: Any) -> str:
-    """An input or a result in a few lines: long ones are cut in the middle, of large tensors shape and dtype remain."""
+    """An input or a result in a few lines: long ones are cut in the middle, large tensors show shape and dtype."""
     text = _SHORT.repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 60]} … {text[-50:]}"
 

@@ -56,7 +56,7 @@ def heads_picture(readings: Sequence[Reading], kv_heads: int) -> str:
 
 
 def _cost(heads: int, kv_heads: int, top: float) -> list[str]:
-    """What one token leaves in each layer: a cell of K over V for each KV head, of as many as there are query heads."""
+    """What one token leaves in each layer: a cell of K over V per KV head, with places for as many as query heads."""
     parts = [label(4, top + 17, "one token keeps")]
     for index in range(heads):
         x = LEFT + index * BOX
@@ -92,7 +92,7 @@ def _query_head(reading: Reading, target: float, below: float) -> list[str]:
 
 
 def readings_table(readings: Sequence[Reading]) -> str:
-    """The same to read: folded, since it has a row for each query head."""
+    """The same as text, folded, because it has a row for each query head."""
     rows = [
         (f"query head {r.head}", f"KV head {r.reads}", f"KV head {r.trained}", "✗ wrong" if r.wrong else "✓ right")
         for r in readings
@@ -124,7 +124,7 @@ def sharing_table(sharings: Sequence[Sharing], chosen: int, tokens: int) -> str:
 
 
 def order_note(readings: Sequence[Reading], kv_heads: int, order: str) -> str:
-    """What the order of repeating does to the heads, in words."""
+    """What the order of repetition does to the heads, in words."""
     group, wrong = len(readings) // kv_heads, sum(r.wrong for r in readings)
     if order == "interleave":
         return note(

@@ -1,4 +1,4 @@
-"""What a token leaves behind: how much in one layer, what MLA keeps in place of it, and for how long with windows."""
+"""What a token leaves behind: how much in one layer, what MLA keeps instead, and for how long with windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kept:
 
 
 def kept_bars(rows: Sequence[Kept]) -> str:
-    """SVG: one bar a row, K over V, all to one scale; a latent, which is neither, in the cache's colour."""
+    """SVG: one bar per row, K over V, all to one scale; a latent, which is neither, has the cache's colour."""
     left, row_height, longest = 150, 58, max(row.numbers for row in rows)
     parts: list[str] = []
     for index, row in enumerate(rows):
@@ -42,7 +42,7 @@ def kept_bars(rows: Sequence[Kept]) -> str:
 
 
 def kept_bars_text(rows: Sequence[Kept]) -> str:
-    """The twin of `kept_bars`: one line a row."""
+    """`kept_bars` as text: one line per row."""
     return "\n".join(f"{row.kind}, {row.name}: {row.numbers:,} numbers ({row.why})." for row in rows)
 
 
@@ -123,7 +123,7 @@ def window_picture(size: KVCacheSize) -> str:
 
 
 def window_picture_text(size: KVCacheSize) -> str:
-    """The twin of `window_picture`: one line for each reach, the longest first."""
+    """`window_picture` as text: one line for each reach, the longest first."""
     reaches = sorted((layer.cells for layer in size.per_layer), reverse=True)
     lines = []
     for cells, layers in groupby(reaches):

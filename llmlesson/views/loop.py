@@ -18,7 +18,7 @@ BOXES = {
     "Stream": (3, 1, "answer", "text as it comes"),
 }
 WIDTH, HEIGHT, ACROSS, DOWN = 148, 40, 186, 118  # of a box; from one box to the next
-# From, to, what stands beside the arrow.
+# From, to, the label beside the arrow.
 ARROWS = (
     ("Prefill", "Scores", ""),
     ("Scores", "Choose", ""),
@@ -33,13 +33,13 @@ ARROWS = (
 def loop_map(notes: Mapping[str, str] | None = None) -> str:
     """Prefill, then round and round: scores, choose, stop or stream, decode; SVG.
 
-    notes: what to write under a box, by its name in BOXES; the others keep their line. A line end in a note starts
-    a new line, of which three fit. Raises KeyError for a name that is no box.
+    notes: what to write under a box, by its name in BOXES; the others keep their usual line. A line break in a note
+    starts a new line, and three lines fit. Raises KeyError for an unknown box.
     """
     lines = {name: note for name, (_, _, _, note) in BOXES.items()}
     for name, note in (notes or {}).items():
         if name not in lines:
-            raise KeyError(f"{name!r} is no box; they are {', '.join(BOXES)}")
+            raise KeyError(f"there is no box {name!r}; the boxes are {', '.join(BOXES)}")
         lines[name] = note
     parts = [_box(name, lines[name]) for name in BOXES] + [_arrow(*arrow) for arrow in ARROWS]
     spoken = "; ".join(f"{name}: {note}" for name, note in lines.items())

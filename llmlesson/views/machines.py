@@ -1,4 +1,4 @@
-"""One pass over a prompt on several machines: what was measured here beside what others' limits allow."""
+"""One pass over a prompt on several machines: what was measured here, and what the limits of others allow."""
 
 from __future__ import annotations
 

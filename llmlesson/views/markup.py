@@ -1,4 +1,4 @@
-"""Pieces of HTML and SVG that pictures are put together from, readable in the light and in the dark theme."""
+"""Building blocks of pictures in HTML and SVG, readable in the light and the dark theme."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from llmlesson.views.style import PALETTE, SHEET, paint
 from llmlesson.views.text import escape, visible
 
-# The middle tone alone: a line in each of a table's cells has to be short.
+# Only the middle tone: a border in every cell of a table must be short.
 CELL = f"padding:.2em .7em;border-bottom:1px solid {PALETTE['line'].both};vertical-align:top;"
 
 
 class Html(str):
-    """A text that is HTML already, and is not escaped where other texts are."""
+    """Text that is already HTML, and so is not escaped like other text."""
 
 
 def svg(width: float, height: float, spoken: str, parts: Sequence[str], shrink: float = 0.75) -> str:
-    """An SVG with a description that is read out. It shrinks with the page, but not below `shrink`: then it scrolls.
+    """An SVG with a description for screen readers. It shrinks with the page, down to `shrink`; below that it scrolls.
 
-    JupyterLab takes the tags out of an SVG, and leaves the letters, until the notebook is trusted or run. So the
-    letters bring their own size, and without the tags have none; in their place stands the description.
+    Until a notebook is trusted or run, JupyterLab strips the tags of an SVG but leaves its letters. So the letters get
+    their size from their own tags, and vanish without them; the description is shown instead.
     """
     spoken = escape(spoken)
     return (
@@ -54,7 +54,7 @@ def label(
 
 
 def key_over_value(x: float, y: float, width: float, height: float, opacity: float = 1) -> str:
-    """An area of the KV cache in an SVG: keys above, values below."""
+    """A piece of the KV cache in an SVG: keys above, values below."""
     half = height / 2
     return "".join(
         f'<rect x="{x:.1f}" y="{top:.1f}" width="{max(width, 0):.1f}" height="{half:g}" '
@@ -75,9 +75,9 @@ def table(
     bold: int | None = None,
     left: bool = False,
 ) -> str:
-    """A table of texts: the first cell of a row is its heading, the others are flush right. Row `bold` stands out.
+    """A table of texts: the first cell of a row is its heading, the others are right-aligned. Row `bold` is bold.
 
-    A cell of the class Html is taken as it is. head: may be empty. left: all cells are flush left, and wrap.
+    A cell of the class Html is used as it is. head: may be empty. left: all cells are left-aligned, and wrap.
     """
     title = f'<caption style="text-align:left;padding:.2em 0">{escape(caption)}</caption>' if caption else ""
     heads = f"<thead><tr>{_row(head, 'col', left)}</tr></thead>" if head else ""
@@ -123,7 +123,7 @@ def note(text: str) -> str:
 
 
 def announced(text: str) -> str:
-    """A line that says what there is to see, and is read out when it changes."""
+    """A line that says what the picture shows. Screen readers read it out when it changes."""
     style = "margin:.3em 0;line-height:1.4;font-weight:600"
     return f'<p role="status" aria-live="polite" style="{style}"><bdi>{escape(text)}</bdi></p>'
 
@@ -139,7 +139,7 @@ def scroller(name: str, html: str, style: str = "") -> str:
 
 
 def isolated(text: str, limit: int = 16) -> str:
-    """A token amid other text: blanks visible, cut, and its direction kept from spreading. Not escaped."""
+    """A token within other text: blanks visible, cut, its text direction isolated. Not escaped."""
     shown = visible(text, limit)
     return shown if text.isascii() else f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
 

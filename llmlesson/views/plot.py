@@ -16,7 +16,7 @@ from llmlesson.views.style import PALETTE, PLOT_FONT, see_through
 FONT = "system-ui, sans-serif"
 NEUTRAL = PALETTE["wait"].both
 CLEAR, GRID = see_through("wait", 0), see_through("wait", 0.2)
-# Lines, models and machines differ by dash and by the name at their end: they are no meanings and have no colours.
+# Models and machines have no colours of their own: their lines differ by dash and by the name at the end.
 DASHES = ("solid", "6px,3px", "2px,3px", "9px,3px,2px,3px", "12px,4px", "4px,2px")
 COMPUTED_DASH = "4px,3px"
 
@@ -69,7 +69,7 @@ class Pictured:
 
 
 def colour(name: str) -> str:
-    """The tone of a meaning (style.PALETTE) that can be seen on both pages. Raises KeyError for no meaning."""
+    """The tone of a meaning (style.PALETTE) that is visible in both themes. Raises KeyError for an unknown meaning."""
     return PALETTE[name].both
 
 
@@ -83,7 +83,7 @@ def measured(name: str, symbol: str = "circle", dash: str = "solid") -> dict[str
 
 
 def computed(name: str, symbol: str = "circle") -> dict[str, Any]:
-    """How a line of values looks that were computed for other hardware: dashed, with open marks."""
+    """How a line of values computed for other hardware looks: dashed, with open marks."""
     return dict(
         mode="lines+markers",
         line=dict(color=colour(name), width=2, dash=COMPUTED_DASH),

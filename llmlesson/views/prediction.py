@@ -14,7 +14,7 @@ MEASURED: Edge = ("ink", "4px solid")
 
 
 def question(text: str, choices: Sequence[str] | None, unit: str = "", answer: Answer | None = None) -> str:
-    """The question with its choices, or the unit of the number it asks for; HTML without any control."""
+    """The question with its choices, or with the unit of the number it asks for; HTML without controls."""
     parts = [_line(f"<strong>Predict.</strong> {escape(text)}")]
     if choices is None:
         parts.append(_line(f"Your answer is a number{f' ({escape(unit)})' if unit else ''}."))

@@ -1,4 +1,4 @@
-"""Prefill as pictures: K and V filling, who looks at whom, and which token would come next."""
+"""Prefill as pictures: K and V fill up, tokens look at each other, and the next token is chosen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A cache that was built in chunks, beside one that was built in one pass. Both hold the same positions."""
+    """A cache built in chunks compared with one built in one pass. Both hold the same positions."""
 
     positions: int
     passes: int
@@ -139,8 +139,8 @@ def _cells(lengths: Sequence[Sequence[float]], name: str, down: float) -> list[s
 def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: int, head: int, kv_head: int) -> str:
     """How much each token looks at itself and those before it, in one head: a heatmap with the weights on hover.
 
-    weights: one row a filled column; each over all positions from 0 on. Positions before the first column stand
-    together in one more column.
+    weights: one row per filled column, each over all positions from 0 on. Positions before the first column share one
+    extra column.
     """
     heading = title(f"Attention, layer {layer}, head {head} (it reads KV head {kv_head})")
     count = columns.filled
@@ -164,7 +164,7 @@ def attention_map(columns: Columns, weights: Sequence[Sequence[float]], layer: i
             weight = weights[i][columns.first + j]
             says = f"{columns.name(looks)} → {columns.name(columns.first + j)}"
             cells.append(_weight(left + j * CELL, y, weight, says))
-    # One thick, short line a cell: there are up to 820, and each byte of one counts.
+    # One thick, short line per cell: there are up to 820, so every byte counts.
     parts.append(f"<g {paint(stroke='query', width=CELL)}>{''.join(cells)}</g>")
     parts.append(_stairs(left, count))
     spoken = f"Attention of layer {layer}, head {head}, over {count} tokens. The strongest weights stand in the table."
@@ -192,7 +192,7 @@ def _stairs(left: int, count: int) -> str:
 
 
 def _scale() -> str:
-    """What the colours of the heatmap mean: their strength grows with the square root, so that small ones show."""
+    """The key to the heatmap's colours: they grow with the square root, so that small weights are visible."""
     cells = "".join(
         f'<span style="display:inline-block;width:14px;height:14px;{css("border", "line", "1px solid")}'
         'vertical-align:middle;margin:0 .3em 0 1em"><span style="display:block;height:100%;'
@@ -219,7 +219,7 @@ def _strongest(columns: Columns, weights: Sequence[Sequence[float]], most: int =
 def next_tokens(rows: Sequence[Candidate], position: int, text: str, whole: bool) -> str:
     """The likeliest next tokens after one position, as bars. HTML.
 
-    whole: whether that position ends the prompt; else a server would not look at this.
+    whole: whether that position ends the prompt; otherwise a server would not look at this.
     """
     why = (
         "The last position of the prompt: one of these is the first token of the answer."
@@ -230,7 +230,7 @@ def next_tokens(rows: Sequence[Candidate], position: int, text: str, whole: bool
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """The same cache, built in chunks and in one pass: how far apart."""
+    """How far apart the same cache is when built in chunks and in one pass."""
     c = comparison
     rows = [
         ("positions compared, in all layers", f"{c.positions:,}"),

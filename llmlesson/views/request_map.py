@@ -23,13 +23,13 @@ TOP, LINE = 84, 15  # upper edge of the boxes; height of a line of a note
 def request_map(notes: Mapping[str, str] | None = None) -> str:
     """The seven stages of a request as SVG: the LLM server holds the last four, and streaming runs beside decode.
 
-    notes: what to write at a stage, by its name in STAGES; the others keep their usual line. A line end in a note
-    starts a new line. Raises KeyError for a name that is no stage.
+    notes: what to write at a stage, by its name in STAGES; the others keep their usual line. A line break in a note
+    starts a new line. Raises KeyError for an unknown stage.
     """
     lines = {name: note for name, (_, note) in STAGES.items()}
     for name, note in (notes or {}).items():
         if name not in lines:
-            raise KeyError(f"{name!r} is no stage; they are {', '.join(STAGES)}")
+            raise KeyError(f"there is no stage {name!r}; the stages are {', '.join(STAGES)}")
         lines[name] = note
     lefts = {name: 8 + i * (BOX + GAP) for i, name in enumerate(("Client", "Load balancer"))}
     frame = 8 + 2 * (BOX + GAP)
@@ -99,7 +99,7 @@ def _right(start: float, end: float) -> str:
 
 
 def here(*stages: str) -> str:
-    """The same way as a line of Markdown, with these stages marked: the head of a lesson. KeyError for no stage."""
+    """The same way as a line of Markdown, with these stages marked: the head of a lesson. Unknown stage: KeyError."""
     for stage in stages:
         STAGES[stage]
 

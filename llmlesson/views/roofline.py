@@ -16,8 +16,7 @@ SYMBOLS = {"memory": "circle", "compute": "square"}
 def roofline_figure(roofline: Roofline, points: Mapping[str, Placement]) -> go.Figure:
     """Speed over arithmetic intensity, both logarithmic: the two limits as lines, each named phase as a point.
 
-    A phase is blue, or orange where its name says "decode". A circle lies under the memory limit, a square under the
-    other.
+    A phase is blue, or orange if its name says "decode". A circle is under the memory limit, a square under the other.
     """
     intensities = [roofline.ridge, *(point.cost.intensity for point in points.values())]
     left, right = min(intensities) / 4, max(intensities) * 4
@@ -49,7 +48,7 @@ def roofline_figure(roofline: Roofline, points: Mapping[str, Placement]) -> go.F
                 symbol=symbol, color=[colour("answer" if "decode" in name else "prompt") for name in own], size=11
             ),
             text=list(own),
-            # Neighbours on alternate sides, so that their labels stay apart.
+            # Neighbours are on alternate sides, so that their labels stay apart.
             textposition=["bottom right" if index % 2 else "top left" for index in range(len(own))],
             name=f"{limit} is the limit",
             hovertemplate="%{text}<br>%{x:.3g} FLOP/byte<br>%{y:.3g} GFLOP/s<extra></extra>",
@@ -70,7 +69,7 @@ def pictured_roofline(roofline: Roofline, points: Mapping[str, Placement]) -> Pi
 
 
 def roofline_text(roofline: Roofline, points: Mapping[str, Placement]) -> str:
-    """The same in words and numbers, one line a phase."""
+    """The same in words and numbers, one line per phase."""
     lines = [f"{roofline.device}: {roofline}"]
     width = max(map(len, points), default=0)
     for name, point in points.items():

@@ -1,4 +1,4 @@
-"""Rooflines as a still: what a page shows that has no kernel and no script."""
+"""Rooflines as a still picture, for pages without a kernel or scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Roof(NamedTuple):
         return self.flops_per_second / self.bytes_per_second
 
     def at(self, intensity: float) -> float:
-        """FLOPs a second that the limits allow."""
+        """FLOPs per second that the limits allow."""
         return min(intensity * self.bytes_per_second, self.flops_per_second)
 
 

@@ -1,4 +1,4 @@
-"""Cache sizes as pictures, each with a text twin: growth over the context, layer by layer, and the article's table."""
+"""Cache sizes as pictures, each also as text: growth over the context, layer by layer, and the article's table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARTICLE_MODELS = ("Llama-2-7b-hf", "Mistral-7B-v0.3", "Llama-3.1-8B", "Qwen2.5-7
 def size_curves(
     models: Sequence[Any], contexts: Sequence[int] = CONTEXTS, dtype: str = "bf16", gpus: Sequence[str] = GPUS
 ) -> go.Figure:
-    """Cache size in GB against context, both axes logarithmic, one line a model, and the memory of `gpus` as lines."""
+    """Cache size in GB against context, both axes logarithmic, one line per model; the memory of `gpus` as lines."""
     figure = new_figure(f"KV cache of one sequence, {dtype}", "context, tokens", "cache, GB (10⁹)")
     ends = {}
     for name in gpus:
@@ -61,7 +61,7 @@ def size_curves(
 def size_curves_text(
     models: Sequence[Any], contexts: Sequence[int] = CONTEXTS, dtype: str = "bf16", gpus: Sequence[str] = GPUS
 ) -> str:
-    """The twin of `size_curves`: GB by context and model, and the GPUs' memory."""
+    """`size_curves` as text: GB by context and model, and the GPUs' memory."""
     columns = [[kv_cache(model, tokens, dtype=dtype) for tokens in contexts] for model in models]
     header = ("context", *(_short(column[0]) for column in columns))
     rows = [
@@ -73,7 +73,7 @@ def size_curves_text(
 
 
 def layer_bars(size: KVCacheSize) -> go.Figure:
-    """One bar a layer, patterned and named by kind: where a mixed model keeps its bytes."""
+    """One bar per layer, patterned and named by kind: where a mixed model keeps its bytes."""
     figure = new_figure(_caption(size), "layer", "cache, MB (10⁶)")
     for index, kind in enumerate(_kinds_in_order(size)):
         layers = [layer for layer in size.per_layer if layer.kind == kind]
@@ -90,7 +90,7 @@ def layer_bars(size: KVCacheSize) -> go.Figure:
 
 
 def layer_bars_text(size: KVCacheSize, width: int = 40) -> str:
-    """The twin of `layer_bars`: one line a layer, with a bar of at most `width` characters."""
+    """`layer_bars` as text: one line per layer, with a bar of at most `width` characters."""
     largest = max(layer.nbytes for layer in size.per_layer) or 1
     rows = []
     for layer in size.per_layer:
@@ -107,7 +107,7 @@ def article_table(models: Sequence[Any] = ARTICLE_MODELS, dtype: str = "bf16") -
 
 
 def article_table_text(models: Sequence[Any] = ARTICLE_MODELS, dtype: str = "bf16") -> str:
-    """The twin of `article_table`."""
+    """`article_table` as text."""
     header, rows = _article_rows(models, dtype)
     return f"{_article_caption(dtype)}\n{text_table(header, rows)}"
 

@@ -1,11 +1,11 @@
 """The colours of the course, by meaning. No other module names a colour; docs/style.md says how to use them.
 
 Reading is blue, writing is orange, looking is green, what is kept is purple; red is broken, grey waits or is neutral.
-Form tells a token from work and from memory, so that no two things are told apart by colour alone.
+Shapes tell a token from work and from memory, so that no two things differ by colour alone.
 
-A picture carries `SHEET` and the class "ll". In a theme that is known, each colour then has the tone for that theme.
-Where the sheet is taken out (JupyterLab does it until a notebook is trusted), attributes give the middle tone, which
-has a contrast of at least 3 on light and on dark pages alike.
+A picture carries `SHEET` and the class "ll". In a known theme, each colour then has the tone for that theme. If the
+sheet is removed (JupyterLab does that until a notebook is trusted), attributes give the middle tone, which has a
+contrast of at least 3 on both light and dark pages.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def paint(
     dash: str = "",
     opacity: float = 1,
 ) -> str:
-    """Attributes of an SVG element: names of colours for its area and its outline. Neither is drawn unless named.
+    """Attributes of an SVG element: names of colours for its fill and its outline. Neither is drawn unless named.
 
     width, dash: of the outline, as `stroke-width` and `stroke-dasharray` have them. Raises KeyError for no colour.
     """

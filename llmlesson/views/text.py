@@ -1,10 +1,10 @@
-"""Text that may be anything (a user's prompt, a model's token), made fit to stand in HTML and SVG."""
+"""Makes any text (a user's prompt, a model's token) safe for HTML and SVG."""
 
 from __future__ import annotations
 
 import html
 
-# Spaces and line ends carry meaning in a token, and would be invisible.
+# Spaces and line breaks have a meaning in a token, but would be invisible.
 VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 

@@ -1,4 +1,4 @@
-"""Tokens as numbered, coloured chips, and what they count up to."""
+"""Tokens as numbered, coloured chips, and their counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmlesson.views.markup import folded, note, table
 from llmlesson.views.style import css, styled
 from llmlesson.views.text import VISIBLE, escape, visible
 
-MOST_LOST = 8  # characters without a token, that are named
+MOST_LOST = 8  # characters without a token that are listed
 MOST_CHIPS = 200  # more would take long to draw and nobody would read them
 QUIET = "font-size:11px;opacity:.8"
 
@@ -72,7 +72,7 @@ def _is_control(char: str) -> bool:
 
 
 def lost(parts: Sequence[bytes]) -> str:
-    """What became of characters that the vocabulary has no token for; HTML. Empty where there are none."""
+    """What happened to characters that the vocabulary has no token for; HTML. Empty if there are none."""
     if not parts:
         return ""
     names = [f"U+{raw[0]:04X}" if len(raw) == 1 and raw[0] < 0x80 else shown(raw) for raw in parts[:MOST_LOST]]
@@ -85,7 +85,7 @@ def lost(parts: Sequence[bytes]) -> str:
 
 
 def hexadecimal(raw: bytes, most: int = 4) -> str:
-    """Bytes as pairs of digits, the first of them where there are many."""
+    """Bytes as pairs of digits; only the first ones if there are many."""
     pairs = raw[:most].hex(" ").upper()
     return pairs if len(raw) <= most else f"{pairs} … ({len(raw)})"
 

@@ -20,8 +20,8 @@ BUSY = 0.4  # of its attention for other words: what the head to begin with shou
 class AttentionExplorer(LessonWidget):
     """One token's way through a head: it asks, compares, shares, takes, and adds. Shown as a cell's last line.
 
-    text: a prompt, put into the chat template. token, layer, head: what to begin with; the last token if none is given.
-    Raises LessonError for what the engine can't read.
+    text: a prompt, put into the chat template. token, layer, head: where to begin; at the last token if not given.
+    Raises LessonError for a prompt that the engine can't read.
     """
 
     def __init__(self, engine: Engine, text: str, token: int | None = None, layer: int = 0, head: int = 0) -> None:

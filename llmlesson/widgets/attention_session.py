@@ -18,9 +18,10 @@ LIMIT = 48  # tokens: each has a lane in the picture
 
 
 class AttentionSession:
-    """A prompt in the model's chat template, of a long one its first 48 tokens, read in one recorded pass. No widget.
+    """A prompt in the model's chat template (at most its first 48 tokens), read in one recorded pass. No widget.
 
-    Hold the widgets' lock around the constructor, which runs the engine. Raises LessonError for what it can't read.
+    Hold the widgets' lock around the constructor, which runs the engine. Raises LessonError for a prompt that it can't
+    read.
     """
 
     def __init__(self, engine: Engine, text: str) -> None:
@@ -33,7 +34,7 @@ class AttentionSession:
         self._layers = [recording[layer] for layer in range(engine.config.num_hidden_layers)]
 
     def others(self, token: int) -> list[list[float]]:
-        """By layer and head: the share of this token's attention for others than the first token and itself."""
+        """By layer and head: the share of this token's attention that goes neither to the first token nor to itself."""
         return [
             (record.weights[:, token, 1:token].sum(dim=-1) if token > 1 else record.weights[:, 0, 0] * 0).tolist()
             for record in self._layers
@@ -48,7 +49,7 @@ class AttentionSession:
             ("head", head, c.num_attention_heads),
         ):
             if not 0 <= value < count:
-                raise LessonError(f"There is no {name} {value}: they are 0 to {count - 1}.")
+                raise LessonError(f"There is no {name} {value}: they run from 0 to {count - 1}.")
         record, kv_head = self._layers[layer], head // c.group_size
         keys, values = record.k[kv_head, : token + 1].float(), record.v[kv_head, : token + 1].float()  # [S, D]
         shares = record.weights[head, token, : token + 1]  # [S]

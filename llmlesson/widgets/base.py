@@ -1,4 +1,4 @@
-"""What the widgets share: made when first shown, one piece of work at a time, every error in sight."""
+"""What the widgets share: they are made when first shown, do one piece of work at a time, and show every error."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _shown_by_cell: dict[str, tuple[str, list[LessonWidget]]] = {}
 
 
 def engine_lock(engine: Engine) -> threading.RLock:
-    """To be held around each use of an engine: while one widget records, no other may run a forward pass."""
+    """Hold this around each use of an engine: while one widget records, no other may run a forward pass."""
     return _engine_locks.setdefault(engine, threading.RLock())
 
 
 class LessonWidget(ABC):
-    """A session, its pictures, and controls. Shown by being the last line of a cell.
+    """A session, its pictures, and controls. It is shown as the last line of a cell.
 
     A subclass makes its session in the constructor (wrong input raises there, in the cell) and gives `to_html`,
     `_plain`, `_build` and `_show`. Its controls come from `_button`, `_stop_button` and `_watch`.
 
-    Work that a button starts runs in a thread of its own: handlers run in the kernel's main thread or in another one,
-    depending on the release of ipykernel, and in both a handler that takes long would keep "Stop" from being heard.
+    Work that a button starts runs in its own thread. Handlers run in the kernel's main thread or in another one,
+    depending on the version of ipykernel, and in both cases a slow handler would keep "Stop" from being heard.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class LessonWidget(ABC):
 
     @abstractmethod
     def to_html(self) -> str:
-        """What there is to see now, without controls and without a kernel."""
+        """What the widget shows now, without controls and without a kernel."""
 
     @abstractmethod
     def _plain(self) -> str:
@@ -85,13 +85,13 @@ class LessonWidget(ABC):
         return self._ui
 
     def close(self) -> None:
-        """Stop what runs and take the widget away. The session stays; shown again, the widget is made anew."""
+        """Stop what runs and remove the widget. The session stays, and showing it again makes a new widget."""
         self._stop.set()
         ui, self._ui = self._ui, None
         close_tree(ui)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until what a click started has ended. Returns whether it has."""
+        """Wait until the work that a click started has ended. Returns whether it has."""
         if self._thread is not None:
             self._thread.join(seconds)
         return not self._running
@@ -103,9 +103,8 @@ class LessonWidget(ABC):
     def _button(self, label: str, work: Callable[[], str | None], says: str = "Working …") -> ipywidgets.Button:
         """A button that starts `work` in the background; while some runs, a click does nothing.
 
-        work: may check `_stopped`, and show how far it is with `_refresh` or `_say`; what it returns is what the
-        status line says at the end. A LessonError that it raises is shown instead. It holds `engine_lock` around each
-        use of the engine.
+        work: may check `_stopped`, and show its progress with `_refresh` or `_say`. The status line ends with what it
+        returns, or with the LessonError that it raises. It holds `engine_lock` around each use of the engine.
         """
         button = ipywidgets.Button(description=label, layout=ipywidgets.Layout(width="auto"))
         button.on_click(lambda _: self._start(work, says, button))
@@ -113,7 +112,7 @@ class LessonWidget(ABC):
         return button
 
     def _quick(self, label: str, act: Callable[[], str | None]) -> ipywidgets.Button:
-        """A button for what needs neither the engine nor time: done at once, with no control disabled meanwhile."""
+        """A button for quick actions without the engine: they are done at once and disable no control."""
         button = ipywidgets.Button(description=label, layout=ipywidgets.Layout(width="auto"))
         button.on_click(lambda _: self._changed(button, lambda _: act(), None))
         return button
@@ -125,10 +124,10 @@ class LessonWidget(ABC):
         return button
 
     def _watch(self, control: ipywidgets.Widget, apply: Apply | None = None) -> ipywidgets.Widget:
-        """Follow the value of a control: `apply` (quick, without the engine) takes it over, then all is shown.
+        """Follow the value of a control: `apply` (quick, without the engine) takes it over, then everything is shown.
 
-        apply: returns what to say. A change that comes while work runs is taken over when that ends; one that `_show`
-        makes is none. Returns the control.
+        apply: returns what to say. A change that comes while work runs is applied when that ends; changes made by
+        `_show` don't count. Returns the control.
         """
         wish = apply or (lambda value: None)
         control.observe(lambda change: self._changed(control, wish, change["new"]), names="value")
@@ -136,16 +135,16 @@ class LessonWidget(ABC):
         return control
 
     def _field(self, control: ipywidgets.Widget, apply: Apply) -> ipywidgets.Widget:
-        """Follow a control that can hold something wrong, as `_watch` does; what is wrong is said right below it.
+        """Like `_watch`, for a control that can hold a wrong value: a message right below it says what is wrong.
 
-        The control keeps what was typed, and the session what it had. Returns the control with room for the message.
+        The control keeps what was typed, and the session its old value. Returns the control with room for the message.
         """
         problem = ipywidgets.HTML(layout={"display": "none"})
         self._problems[control] = problem
         return ipywidgets.VBox([self._watch(control, apply), problem]).add_class("field")
 
     def _refresh(self) -> None:
-        """Call `_show`, whose own changes to controls are nobody's wish."""
+        """Call `_show`, and ignore the changes that it makes to controls."""
         before, self._drawing = self._drawing, threading.get_ident()
         try:
             self._show()
@@ -158,7 +157,7 @@ class LessonWidget(ABC):
         return self._stop.is_set()
 
     def _say(self, text: str) -> None:
-        """Put one line, which may hold anything, where it is seen and announced."""
+        """Show one line, which may contain anything, where it is seen and announced."""
         if self._status is not None:
             self._status.value = f'<div role="status" aria-live="polite"><bdi>{escape(text)}</bdi></div>'
 
@@ -215,7 +214,7 @@ class LessonWidget(ABC):
         return said
 
     def _caught(self, work: Callable[[], str | None]) -> str:
-        """What to say after some work: what it returned, or what went wrong."""
+        """What to say after some work: its return value, or what went wrong."""
         try:
             return work() or ""
         except LessonError as error:
@@ -230,13 +229,13 @@ class LessonWidget(ABC):
 
 
 def live(ui: ipywidgets.Widget) -> dict[str, Any]:
-    """The part of a display that becomes the widget where there is a kernel."""
+    """The part of a display that becomes the widget if there is a kernel."""
     mime = "application/vnd.jupyter.widget-view+json"
     return {mime: {"version_major": 2, "version_minor": 0, "model_id": ui.model_id}}
 
 
 def close_tree(ui: ipywidgets.Widget | None) -> None:
-    """Close a widget and all that it holds: closing a box alone leaves its children, layouts and styles behind."""
+    """Close a widget and everything in it: closing only a box would leave its children, layouts and styles behind."""
     if ui is None:
         return
     parts = [getattr(ui, name, None) for name in ("layout", "style")]
@@ -246,7 +245,7 @@ def close_tree(ui: ipywidgets.Widget | None) -> None:
 
 
 def _replace_earlier(widget: LessonWidget) -> None:
-    """Close what the running cell showed in an earlier run and no other cell shows: it would pile up, unseen."""
+    """Close what this cell showed in an earlier run and no other cell shows: otherwise it would pile up, unseen."""
     cell, run = _running_cell()
     if not cell:
         return
@@ -263,7 +262,7 @@ def _replace_earlier(widget: LessonWidget) -> None:
 
 
 def _running_cell() -> tuple[str, str]:
-    """The id of the notebook's cell that is being run, and of this run; empty where there is no such thing."""
+    """The ids of the notebook's running cell and of this run; empty if there are none."""
     with suppress(ImportError, AttributeError, KeyError, TypeError):
         from IPython.core.getipython import get_ipython
 

@@ -1,4 +1,4 @@
-"""How large a KV cache becomes, and what fits: model, context, batch, dtype and card; two models side by side."""
+"""How large a KV cache is, and what fits: model, context, batch, dtype and card; two models side by side."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CalculatorSession:
         self.answers = self._answer(self.question)
 
     def ask(self, **changes: Any) -> None:
-        """Change one or more fields of the question. Raises LessonError, with question and answers as before."""
+        """Change one or more fields of the question. If that raises LessonError, question and answers are unchanged."""
         question = replace(self.question, **changes)
         answers = self._answer(question)
         self.question, self.answers = question, answers
@@ -65,7 +65,7 @@ class CalculatorSession:
         return [name for name in chosen if name is not None and name not in self._counted]
 
     def count_weights(self) -> None:
-        """Count the weights of the question's models (loads torch and transformers: seconds)."""
+        """Count the weights of the question's models (loads torch and transformers, which takes seconds)."""
         before = set(self._counted)
         self._counted |= set(self.uncounted)
         try:
@@ -78,7 +78,7 @@ class CalculatorSession:
         names = [name for name in (question.model, question.other) if name is not None]
         for name in names:
             if name not in self.models:
-                raise LessonError(f"{name!r} is none of this calculator's models: {', '.join(self.models)}.")
+                raise LessonError(f"{name!r} is not one of this calculator's models: {', '.join(self.models)}.")
         get_gpu(question.gpu)
         return [self._answer_one(name, question) for name in names]
 
@@ -153,7 +153,7 @@ class CacheCalculator(LessonWidget):
         self.session.ask(**{field: value if read is None else read(value)})
 
     def _context(self, tokens: int) -> None:
-        """As if somebody had typed it."""
+        """Act as if somebody had typed it."""
         self._tokens.value = f"{tokens:,}"
 
     def _count_weights(self) -> str:

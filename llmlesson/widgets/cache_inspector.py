@@ -1,4 +1,4 @@
-"""The KV cache looked into: every value of every layer and head, its bytes, and what a step changes."""
+"""A look into the KV cache: every value of every layer and head, its bytes, and what a step changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of one request, to be looked into after each step. No widget."""
+"""The cache of one request, to look into after each step. No widget."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class CacheSession:
         return [*self.request.prompt_ids, *self.request.tokens[:-1]]
 
     def step(self) -> None:
-        """Read one token. Raises LessonError where the answer has ended."""
+        """Read one token. Raises LessonError if the answer has ended."""
         self._changed(f"Decode step {len(self.request.tokens)}", self.request.step)
 
     def back(self) -> None:
-        """Undo the last step. Raises LessonError where only the prompt is left."""
+        """Undo the last step. Raises LessonError if only the prompt is left."""
         self._changed("Back", self.request.back)
 
     def reset(self) -> None:
@@ -78,7 +78,7 @@ class CacheSession:
         return self.cache.nbytes
 
     def by_layer(self) -> list[tuple[int, int]]:
-        """Predicted bytes, and those that K and V really have, of each layer."""
+        """The predicted and the actual bytes of K and V, for each layer."""
         cache = self.cache
         return [(self.bytes_per_layer, cache.keys(i).nbytes + cache.values(i).nbytes) for i in range(cache.num_layers)]
 

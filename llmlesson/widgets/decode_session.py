@@ -29,11 +29,11 @@ ENDS = {
 
 @dataclass(frozen=True)
 class Node:
-    """After one forward pass: the scores that it gave, and the request that took a token. That one is not yet read."""
+    """After one forward pass: its scores, and the request with the token chosen from them, which is not yet read."""
 
     logits: Tensor  # float32 [V]
-    request: Request  # as it was after this token; a step goes on with a fork of it
-    costs: tuple[Cost, ...]  # of the forward pass; of several for a prompt that was read in chunks
+    request: Request  # its state after this token; the next step continues with a fork of it
+    costs: tuple[Cost, ...]  # of the forward pass, or of several for a prompt read in chunks
     seconds: float
     by_hand: bool = False  # taken instead of the one that was drawn
 
@@ -59,7 +59,7 @@ class Branch:
 
 
 class DecodeSession:
-    """A prompt that was read, and its answer as far as it goes.
+    """A prompt that was read, and its answer so far.
 
     After `n` steps the cache holds the prompt and n tokens; token n + 1 is chosen and waits to be read by the next
     step. Raises LessonError, before anything is made, for a prompt that can't be read.
@@ -109,8 +109,8 @@ class DecodeSession:
     def step(self) -> None:
         """Read the waiting token: the cache grows by one position, and the next token is chosen.
 
-        Where this step was made before and then taken back, it is computed again. If another token comes out, because
-        the sampling has changed, that is a new branch. Raises LessonError where the answer has ended.
+        If this step was made before and then undone, it is computed again. If that gives another token, because the
+        sampling has changed, that is a new branch. Raises LessonError if the answer has ended.
         """
         if self.finish_reason:
             raise LessonError(
@@ -134,15 +134,15 @@ class DecodeSession:
         self.bit_equal = None if known is None else torch.equal(known.logits, new.logits)
 
     def back(self) -> None:
-        """Undo the last step: the cache loses its last position. Raises LessonError where only the prompt is left."""
+        """Undo the last step: the cache loses its last position. Raises LessonError if only the prompt is left."""
         if self.branch.at == 0:
-            raise LessonError("Nothing to take back: only the prompt has been read.")
+            raise LessonError("There is nothing to undo: only the prompt has been read.")
         self.branch.at -= 1
         self.cache.truncate(len(self.prompt_ids) + self.branch.at)
         self.bit_equal = None
 
     def take(self, token: int) -> None:
-        """Let this token wait instead of the one that was chosen: another branch. The one so far is kept.
+        """Replace the chosen token with this one, as a new branch. The old branch is kept.
 
         Raises LessonError for an id outside the vocabulary.
         """
@@ -155,14 +155,14 @@ class DecodeSession:
         self.bit_equal = None
 
     def switch(self, index: int) -> None:
-        """Go on with another branch, where it was left. Raises LessonError if there is no such branch."""
+        """Continue another branch where you left it. Raises LessonError if there is no such branch."""
         if not 0 <= index < len(self.branches):
-            raise LessonError(f"There are {len(self.branches)} branches; number {index + 1} is not among them.")
+            raise LessonError(f"There are {len(self.branches)} branches, but no number {index + 1}.")
         self.current = index
         self.bit_equal = None
 
     def reset(self) -> None:
-        """Back to the prompt, which is not read again: the first token is chosen anew, all branches go."""
+        """Go back to the prompt without reading it again: choose the first token anew, and drop all branches."""
         first = self.branches[0].nodes[0]
         request = self._choose(first.logits, self._fresh)
         cache = self.branches[0].cache
@@ -172,7 +172,7 @@ class DecodeSession:
         self.bit_equal = None
 
     def _branch_off(self, at: int, node: Node) -> None:
-        """Make the branch current that is like this one before index `at`, and there has `node`.
+        """Switch to the branch that equals this one before index `at` and has `node` there.
 
         The current cache must hold what comes before `at`.
         """
@@ -192,7 +192,9 @@ class DecodeSession:
         seconds = 0.0
         for start in range(0, len(ids), CHUNK):
             if not progress(start, len(ids)):
-                raise LessonError(f"Stopped after {start} of the prompt's {len(ids)} tokens. What was there is kept.")
+                raise LessonError(
+                    f"Stopped after {start} of the prompt's {len(ids)} tokens. What was there before is kept."
+                )
             node = self._read(ids[start : start + CHUNK], cache, self._fresh)
             costs, seconds = (*costs, *node.costs), seconds + node.seconds
         return replace(node, costs=costs, seconds=seconds), cache
@@ -207,7 +209,7 @@ class DecodeSession:
         return Node(logits, chosen, (counted,), time.perf_counter() - started)
 
     def _choose(self, logits: Tensor, request: Request) -> Request:
-        """The request after it took a token with today's sampling; the one given stays as it is."""
+        """A fork of the request after it took a token with the current sampling. The original is unchanged."""
         fork = request.fork(self.sampling)
         fork.take(logits)
         return fork

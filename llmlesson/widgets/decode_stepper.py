@@ -151,7 +151,7 @@ class DecodeStepper(LessonWidget):
 
     def _take(self) -> str:
         if self._other.value == self.session.node.token:
-            raise LessonError("That is the token that was taken. Choose another candidate.")
+            raise LessonError("That token is already the chosen one. Choose another candidate.")
         self.session.take(self._other.value)
         return f"Took it. {self._where()}"
 
@@ -175,7 +175,7 @@ class DecodeStepper(LessonWidget):
         return f"The next token is chosen with {self._sampling()}."
 
     def _where(self) -> str:
-        """Where we are, for the status line."""
+        """The current state, for the status line."""
         s = self.session
         new = quoted(spelled(self._tokenizer, s.tokens[-1]))
         end = f" Ended: {ENDS[s.finish_reason]}." if s.finish_reason else ""

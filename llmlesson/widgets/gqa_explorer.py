@@ -1,4 +1,4 @@
-"""How query heads share key-value heads, what that saves, and the mistake that no shape gives away."""
+"""How query heads share key-value heads, what that saves, and a mistake that no shape reveals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTEXT = 8192
 
 
 class GQASession:
-    """The heads of one model, and how they would be with another number of KV heads. No widget."""
+    """The heads of one model, and what they would be with another number of KV heads. No widget."""
 
     def __init__(self, config_or_name: Any) -> None:
         self.spec = spec_of(config_or_name)
@@ -42,7 +42,7 @@ class GQASession:
         return self.heads // self.kv_heads
 
     def choose(self, kv_heads: int) -> None:
-        """Take another number of KV heads. Raises LessonError unless it divides the query heads."""
+        """Choose another number of KV heads. Raises LessonError unless it divides the query heads."""
         if kv_heads not in self.choices:
             raise LessonError(
                 f"{self.heads} query heads can't share {kv_heads} KV heads in equal groups: "
@@ -53,11 +53,11 @@ class GQASession:
     def repeat(self, order: str) -> None:
         """How KV heads are repeated for the query heads: "interleave", as trained, or "tile", the mistake."""
         if order not in ORDERS:
-            raise LessonError(f"{order!r} is no order: choose one of {', '.join(ORDERS)}.")
+            raise LessonError(f"{order!r} is not an order: choose one of {', '.join(ORDERS)}.")
         self.order = order
 
     def read_at(self, tokens: int) -> None:
-        """Size the caches for another context. Raises LessonError for what is no number of tokens."""
+        """Size the caches for another context. Raises LessonError for anything but a number of tokens."""
         self.tokens = check_tokens(tokens, most=MAX_TOKENS)
 
     def readings(self) -> list[view.Reading]:

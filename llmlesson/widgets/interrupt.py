@@ -1,7 +1,7 @@
 """Interrupting the kernel stops the work of its widgets.
 
-Python gives an interrupt to the main thread, and ipykernel lets it through only while a cell runs. Work that a click
-started runs in a thread of its own, often while no cell runs, so it would not hear of it.
+Python delivers an interrupt to the main thread, and ipykernel lets it through only while a cell runs. Work that a click
+started runs in its own thread, often while no cell runs, so it would not notice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _listening = False
 
 
 def stop_on_interrupt(stop: threading.Event) -> None:
-    """Set `stop` when the kernel is interrupted, until `forget(stop)`. Does nothing where there is no kernel."""
+    """Set `stop` when the kernel is interrupted, until `forget(stop)`. Does nothing if there is no kernel."""
     _running.add(stop)
     with suppress(ImportError, AttributeError):
         from IPython.core.getipython import get_ipython

@@ -1,4 +1,4 @@
-"""What a widget over sizes can be made of: whatever sizing reads, and an engine or its config."""
+"""What you can give to a widget over sizes: anything that sizing reads, or an engine or its config."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmlesson.sizing import ModelSpec, resolve
 def spec_of(source: Any) -> ModelSpec:
     """The layers of a model. source: as for `llmlesson.sizing.kv_cache`, or an engine, or its `config`.
 
-    Raises LessonError for what names no model.
+    Raises LessonError if it names no model.
     """
     return resolve(readable(source))
 

@@ -1,4 +1,4 @@
-"""Watch a prompt being read: the cache fills, tokens look at each other, the next token stands ready."""
+"""Watch a prompt being read: the cache fills, tokens look at each other, and the next token is ready."""
 
 from __future__ import annotations
 

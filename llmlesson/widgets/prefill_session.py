@@ -31,7 +31,7 @@ class PrefillSession:
         self.start(text)
 
     def start(self, text: str) -> None:
-        """Take another prompt, in the model's chat template; of a long one its first 256 tokens. Reads nothing yet."""
+        """Take another prompt, in the model's chat template (at most its first 256 tokens). Reads nothing yet."""
         ids = self.engine.prompt_ids(text)
         self.text = text
         self.total = len(ids)
@@ -49,9 +49,9 @@ class PrefillSession:
         self._logits: Tensor | None = None  # float32 [V], after the last position read
 
     def set_chunk(self, chunk: int) -> None:
-        """Read so many tokens a pass from now on, and start over. Raises LessonError for less than one."""
+        """Read this many tokens per pass from now on, and start over. Raises LessonError for less than one."""
         if chunk < 1:
-            raise LessonError(f"A chunk has at least one token, and this would have {chunk}.")
+            raise LessonError(f"A chunk must have at least one token, not {chunk}.")
         self.chunk = chunk
         self.reset()
 
@@ -80,7 +80,7 @@ class PrefillSession:
             self._whole = self.cache, self._logits
 
     def compare(self) -> Comparison | None:
-        """The cache beside that of one pass over the whole prompt. None while the prompt is not read in chunks."""
+        """The cache compared with that of one pass over the whole prompt. None if the prompt is not read in chunks."""
         if not self.done or len(self.passes) < 2 or self._logits is None:
             return None
         if self._whole is None:

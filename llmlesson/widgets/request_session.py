@@ -31,8 +31,8 @@ class RequestSession:
         self.steps: list[Step] = []
         if len(self.ids) > LONGEST_PROMPT:
             raise LessonError(
-                f"That prompt is {len(self.ids):,} tokens, and reading it would take long: at most {LONGEST_PROMPT} "
-                "here. Shorten it."
+                f"That prompt has {len(self.ids):,} tokens, which would take long to read. Here the limit is "
+                f"{LONGEST_PROMPT}. Shorten the prompt."
             )
 
     def run(self) -> Iterator[Step]:
@@ -56,10 +56,10 @@ class RequestSession:
 
     @property
     def finish_reason(self) -> str | None:
-        """Why the answer ended: "eos" | "length"; None while it is being written, or was stopped."""
+        """Why the answer ended: "eos" | "length"; None while it is being written, or if it was stopped."""
         return self.steps[-1].finish_reason if self.steps else None
 
 
 def common(one: list[int], other: list[int]) -> int:
-    """How many tokens both begin with."""
+    """How many tokens both have in common at the beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,4 +1,4 @@
-"""How a widget writes one token: its text, or its bytes where these are no whole character."""
+"""How a widget writes one token: as text, or as bytes if they are not a whole character."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmlesson.widgets.tokenizer_session import rules_of
 if TYPE_CHECKING:
     from llmlesson.engine.tokenizer import Tokenizer
 
-CUT = "\N{REPLACEMENT CHARACTER}"  # what decoding makes of a part of a character
+CUT = "\N{REPLACEMENT CHARACTER}"  # what decoding turns a part of a character into
 
 
 def spelled(tokenizer: Tokenizer, token_id: int) -> str:

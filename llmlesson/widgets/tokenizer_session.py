@@ -1,4 +1,4 @@
-"""Byte-pair encoding done by hand, on a model's own merge table, one merge at a time. No widget."""
+"""Byte-pair encoding by hand with a model's own merge table, one merge at a time. No widget."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class TokenizerSession:
     """A text, and its tokens after so many merges."""
 
     def __init__(self, tokenizer: Tokenizer, text: str) -> None:
-        """Raises LessonError for a tokenizer that doesn't work by merging pairs."""
+        """Raises LessonError for a tokenizer that doesn't merge pairs."""
         self.tokenizer = tokenizer
         self.text = text
         self.rules = rules_of(tokenizer)
@@ -122,11 +122,11 @@ class TokenizerSession:
             self.piece_starts.add(start)
             in_order.append([Merge(m.rank, m.start + start, m.joint + start) for m in self.rules.merges(piece)])
             start += len(piece)
-        # Pieces don't touch each other, so any order between them will do: that of the table, as in training.
+        # Pieces don't affect each other, so any order between them will do. We use the table's, as in training.
         self.merges = list(heapq.merge(*in_order, key=lambda merge: merge.rank))
         if self.ids(len(self.merges)) != tokenizer.encode(text):
             raise LessonError(
-                "The merges of this model's tokenizer.json don't give the tokens that its library gives, so they "
+                "The merges in this model's tokenizer.json don't produce the tokens that its library produces, so they "
                 "can't be shown. engine.tokenizer.encode(text) works."
             )
 

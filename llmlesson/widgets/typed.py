@@ -1,4 +1,4 @@
-"""What somebody typed into a field, as a number. Every function raises LessonError, which says what to type instead."""
+"""Turns what somebody typed into a number. Every function raises LessonError, which says what to type instead."""
 
 from __future__ import annotations
 

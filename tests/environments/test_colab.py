@@ -146,7 +146,7 @@ def test_the_workflow_publishes_the_copies_anew_at_each_push(tmp_path):
 
     again = subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environ, capture_output=True, text=True)
     assert again.returncode == 2
-    assert "00_start_here.ipynb: it has the cell for Colab already" in again.stderr
+    assert "00_start_here.ipynb: it already has the cell for Colab" in again.stderr
 
 
 def test_outside_colab_the_cell_does_nothing(cell, monkeypatch, capsys):
@@ -167,7 +167,7 @@ def test_the_widget_manager_is_on_where_colab_needs_it(cell, colab, monkeypatch,
 def test_what_was_loaded_before_it_was_replaced_asks_for_a_restart(cell, colab, monkeypatch):
     pretend(monkeypatch, {"tqdm": "4.60"}, {"tqdm": "4.70", "ipywidgets": "7.7.1"})
     monkeypatch.setitem(sys.modules, "tqdm", ModuleType("tqdm"))
-    with pytest.raises(RuntimeError, match=r"loaded already \(tqdm\).*Restart session"):
+    with pytest.raises(RuntimeError, match=r"have now been updated \(tqdm\).*Restart session"):
         cell()
 
 

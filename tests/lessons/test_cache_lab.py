@@ -136,13 +136,13 @@ def test_every_wrong_guess_is_answered_with_a_sign_that_speaks_against_it(lab):
     ("call", "message"),
     [
         (lambda lab: lab.check({"Z": "late"}), "no patient 'Z'"),
-        (lambda lab: lab.check({"A": "flu"}), "'flu' is no bug of the list"),
+        (lambda lab: lab.check({"A": "flu"}), "'flu' is not on the list of bugs"),
         (lambda lab: lab.patient("late"), "no patient 'late'"),
         (lambda lab: lab.patient(["A"]), r"no patient \['A'\]"),
         (lambda lab: lab.check(["late"] * 8), "a dict with a bug for each patient, .* not a list"),
         (lambda lab: lab.check("late"), "a dict with a bug for each patient, .* not a str"),
         (lambda lab: lab.check(None), "a dict with a bug for each patient, .* not None"),
-        (lambda lab: lab.check({"A": ["late"]}), r"\['late'\] is no bug of the list"),
+        (lambda lab: lab.check({"A": ["late"]}), r"\['late'\] is not on the list of bugs"),
         (lambda lab: lab.check({7: "late"}), "no patient 7"),
         (lambda lab: ToyEngine(lab.engine, "flu"), "no bug 'flu'"),
     ],
@@ -163,7 +163,7 @@ def test_a_planted_bug_is_diagnosed_by_the_neighbour(lab):
         assert "N: logits wrong" in repr(theirs.ward())
     assert "N" not in lab.patients
     for text in ("", "late", lab.plant("late")[:-1], None):
-        with pytest.raises(LessonError, match="This is no patient"):
+        with pytest.raises(LessonError, match="This is not a patient"):
             theirs.admit(text)
     with pytest.raises(LessonError, match="'A' can't be the new patient's name"):
         theirs.admit(lab.plant("late"), "A")

@@ -165,7 +165,7 @@ def test_a_part_brings_what_it_needs(folder):
         (
             "import torch\ndef my_mask(cached, new):\n    return torch.ones(new, cached + new).tril(cached) == 1\n",
             "",
-            "must be called causal_mask there, and yours is my_mask",
+            "must be called causal_mask there, but yours is my_mask",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_two_parts_with_another_helper_of_the_same_name(folder):
         "first-token",
         "def total(x):\n    return x\n\n\n" + find_exercise("first-token").solution.replace("x[-1]", "total(x[-1])"),
     )
-    assert "`total` is in the part top-p already" in repr(report)
+    assert "the part top-p already has a different `total`" in repr(report)
     assert list(read_parts(folder / NAME)) == ["causal-mask", "top-p"]
 
 
@@ -242,11 +242,11 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"def causal_mask(:\n", r"is no Python any more \(line 1"),
-        (b"\xff\xfe", "is no text in UTF-8"),
-        (b"\0", "is no Python any more"),
+        (b"def causal_mask(:\n", r"is not valid Python any more \(line 1"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"\0", "is not valid Python any more"),
         (b"import nothing_of_this_name\n", "can't be run .ModuleNotFoundError"),
-        (b"causal_mask = 3\n", "causal_mask is an int and no function"),
+        (b"causal_mask = 3\n", "causal_mask is an int, not a function"),
     ],
 )
 def test_a_file_that_is_broken_is_named(content, says, folder):
@@ -261,12 +261,15 @@ def test_a_file_that_is_broken_is_named(content, says, folder):
     ("source", "says"),
     [
         ("def causal_mask(cached, new):\n    return 1 / 0\n", "causal_mask in my_engine.py failed .ZeroDivisionError"),
-        ("def causal_mask(cached, new):\n    return None\n", r"causal_mask .* must give a tensor of shape \[38, 38\]"),
+        (
+            "def causal_mask(cached, new):\n    return None\n",
+            r"causal_mask .* must return a tensor of shape \[38, 38\]",
+        ),
         (
             "def keys_and_values(*a):\n    return 1, 2\n",
-            r"keys_and_values .* must give 2 tensors of shape \[3, 38, 64\]",
+            r"keys_and_values .* must return 2 tensors of shape \[3, 38, 64\]",
         ),
-        ("def first_token(x, model):\n    return 1, x\n", r"first_token .* must give a tensor of shape \[49152\]"),
+        ("def first_token(x, model):\n    return 1, x\n", r"first_token .* must return a tensor of shape \[49152\]"),
         ("def generate(engine, ids, cache, most, stop):\n    return 'text'\n", "Your generate returned 'text'"),
         ("def new_cache(*a):\n    return None\n", "AttributeError"),
     ],

@@ -39,5 +39,5 @@ def test_a_note_stands_in_place_of_the_usual_line_and_is_escaped():
     assert {"7 <b>steps</b>", "in all"} <= set(drawn)
     assert BOXES["Decode"][3] not in drawn
     assert "<b>" not in html
-    with pytest.raises(KeyError, match="no box"):
+    with pytest.raises(KeyError, match="there is no box"):
         loop_map({"Decod": "x"})

@@ -50,7 +50,7 @@ def test_a_note_stands_under_its_stage_and_is_escaped():
     assert "38 <b>tokens</b>" in texts_of(svg_of(html))
     assert "at once" in texts_of(svg_of(html))
     assert "<b>" not in html
-    with pytest.raises(KeyError, match="no stage"):
+    with pytest.raises(KeyError, match="there is no stage"):
         request_map({"Prefil": "x"})
 
 

@@ -70,7 +70,7 @@ def test_the_map_leaves_out_the_first_token_and_itself(session):
 
 @pytest.mark.parametrize("place", [(38, 0, 0), (-1, 0, 0), (0, 30, 0), (0, 0, 9)])
 def test_what_is_not_there_is_refused(session, place):
-    with pytest.raises(LessonError, match="they are 0 to"):
+    with pytest.raises(LessonError, match="they run from 0 to"):
         session.look(*place)
 
 

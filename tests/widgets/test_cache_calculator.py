@@ -57,8 +57,8 @@ def test_what_cannot_be_answered_leaves_question_and_answers_as_they_were():
         ({"batch": 10**7}, "at most 1,000,000"),
         ({"dtype": "int3"}, "choose one of"),
         ({"gpu": "H100-81GB"}, "Did you mean"),
-        ({"model": "nobody/nothing"}, "none of this calculator's models"),
-        ({"other": "nobody/nothing", "tokens": 5}, "none of this calculator's models"),
+        ({"model": "nobody/nothing"}, "not one of this calculator's models"),
+        ({"other": "nobody/nothing", "tokens": 5}, "not one of this calculator's models"),
     ]:
         with pytest.raises(LessonError, match=says):
             s.ask(**change)

@@ -186,7 +186,7 @@ def test_what_is_refused_changes_nothing(session):
         session.back()
     with pytest.raises(LessonError, match="no token with the id -1"):
         session.take(-1)
-    with pytest.raises(LessonError, match="There are 1 branches; number 2"):
+    with pytest.raises(LessonError, match="There are 1 branches, but no number 2"):
         session.switch(1)
     for prompt, message in [([], "empty"), ([5] * 129, "129 tokens"), ([10**6], "no token with the id")]:
         with pytest.raises(LessonError, match=message):

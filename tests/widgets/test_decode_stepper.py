@@ -43,7 +43,7 @@ def test_step_and_back(stepper):
     assert length(stepper) == prompt
     assert stepper.to_html() == first
     click(stepper, "Back")
-    assert announced(stepper) == ["✗ Nothing to take back: only the prompt has been read."]
+    assert announced(stepper) == ["✗ There is nothing to undo: only the prompt has been read."]
     click(stepper, "Step")
     assert "The same as before going back, bit for bit." in announced(stepper)[0]
 
@@ -105,7 +105,7 @@ def test_take_this_token_instead(stepper):
     assert "Branches" in pictures(stepper)
     candidate.value = taken
     click(stepper, "Take this token instead")
-    assert announced(stepper) == ["✗ That is the token that was taken. Choose another candidate."]
+    assert announced(stepper) == ["✗ That token is already the chosen one. Choose another candidate."]
 
     control(stepper, "Branch").value = 0
     assert stepper.session.tokens == old
@@ -184,7 +184,7 @@ def test_a_long_prompt_tells_how_far_it_is_and_can_be_stopped(stepper, monkeypat
         "Reading the prompt …",
         "Read 8 of the prompt's 40 tokens …",
         "Read 16 of the prompt's 40 tokens …",
-        "✗ Stopped after 16 of the prompt's 40 tokens. What was there is kept.",
+        "✗ Stopped after 16 of the prompt's 40 tokens. What was there before is kept.",
     ]
     assert stepper.session is before
 

@@ -158,7 +158,7 @@ def test_merges_that_give_other_tokens_than_the_library_are_not_shown(real_token
         def encode(self, text):
             return [0]
 
-    with pytest.raises(LessonError, match="don't give the tokens"):
+    with pytest.raises(LessonError, match="don't produce the tokens"):
         TokenizerSession(Different(real_tokenizer.plain), "hello")
 
 
