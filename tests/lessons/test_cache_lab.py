@@ -167,7 +167,7 @@ def test_a_planted_bug_is_diagnosed_by_the_neighbour(lab):
             theirs.admit(text)
     with pytest.raises(LessonError, match="'A' can't be the new patient's name"):
         theirs.admit(lab.plant("late"), "A")
-    with pytest.raises(LessonError, match="'flu' is no bug"):
+    with pytest.raises(LessonError, match="'flu' is not on the list"):
         lab.plant("flu")
 
 
