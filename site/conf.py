@@ -30,7 +30,7 @@ html_favicon = "_static/icon.svg"
 html_use_index = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "navbar_persistent": [],  # the search stands in the side bar already
+    "navbar_persistent": [],  # the search is already in the side bar
     "use_fullscreen_button": False,
 }
 if REPOSITORY:

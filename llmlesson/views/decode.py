@@ -10,7 +10,7 @@ from llmlesson.views.style import css, paint, styled
 from llmlesson.views.text import escape, visible
 
 MOST_COLUMNS = 48  # of the cache, that are drawn
-COLUMN, TOP, CACHE_HEIGHT = 18, 88, 46  # pixels; above the columns stand their tokens
+COLUMN, TOP, CACHE_HEIGHT = 18, 88, 46  # pixels; the tokens are above the columns
 LETTERS = 11  # of a token above its column
 BAR = 90
 WRAP = "white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;line-height:1.4"

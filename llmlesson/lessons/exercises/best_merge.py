@@ -77,7 +77,7 @@ ONLY_THE_FIRST = SOLUTION.replace(
 )
 
 NO_PAIR = "There may be no pair to merge: one token, or none that stand in the table together. Return them as they are."
-NOT_YET = "Only tokens that stand side by side now can be merged; what the merge makes has its turn in the next step."
+NOT_YET = "Only tokens that are neighbours now can be merged; the result of a merge has its turn in the next step."
 
 FROM_THE_RIGHT = """
 def apply_best_merge(tokens, ranks):
@@ -96,7 +96,7 @@ def apply_best_merge(tokens, ranks):
 MISTAKES = (
     Mistake(
         SOLUTION.replace("min(pairs, key=ranks.get)", "pairs[0]"),
-        "You merged the leftmost pair that has a rank. The lowest rank decides, wherever that pair stands.",
+        "You merged the leftmost pair that has a rank. The lowest rank decides, wherever that pair is.",
     ),
     Mistake(
         SOLUTION.replace("min(pairs", "max(pairs"),
@@ -249,7 +249,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
 
 
 def one_step(tokens: list[str], ranks: dict[tuple[str, str], int]) -> list[str]:
-    """The same by another way, for expected results: replacing in a text in which | stands between tokens."""
+    """The same by another way, for expected results: replacing in a text with | between tokens."""
     text = "|".join(tokens)
     for left, right in sorted(ranks, key=lambda pair: ranks[pair]):
         at_borders = rf"(?<![^|]){re.escape(left)}\|{re.escape(right)}(?![^|])"

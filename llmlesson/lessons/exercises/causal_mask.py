@@ -101,7 +101,7 @@ MISTAKES = (
     ),
     Mistake(
         HIDDEN_IS_TRUE,
-        "It is the other way round: True stands where a token may see, False where the position is hidden from it.",
+        "It is the other way round: True means that a token may see a position, False that it may not.",
     ),
     Mistake(
         TRIANGLE.replace("tril", "triu"),
@@ -117,7 +117,7 @@ MISTAKES = (
     ),
     Mistake(
         TOP_LEFT,
-        "The triangle starts at the top left, as if the new tokens stood at 0, 1, 2, … They stand behind the cached "
+        "The triangle starts at the top left, as if the new tokens were at 0, 1, 2, … They come after the cached "
         "ones, and see all of those: shift it to the right by `cached`.",
     ),
     Mistake(
@@ -172,7 +172,7 @@ MISTAKES = (
 def cases(rng: random.Random) -> Iterator[Case]:
     yield Case((0, 3), drawn("x..", "xx.", "xxx"))
     yield Case(
-        (2, 3), drawn("xxx..", "xxxx.", "xxxxx"), "The new tokens stand at positions 2, 3 and 4, behind two others."
+        (2, 3), drawn("xxx..", "xxxx.", "xxxxx"), "The new tokens are at positions 2, 3 and 4, after two others."
     )
     yield Case((4, 1), drawn("xxxxx"), "A single new token, as in decode, sees all cached positions and itself.")
     yield Case((0, 1), drawn("x"), "The first token of a prompt sees itself.")

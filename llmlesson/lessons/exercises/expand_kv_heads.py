@@ -48,7 +48,7 @@ TILED = (
     "itself first: 0, 0, …, 1, 1, …, so that it is h // group."
 )
 POSITIONS = (
-    "The shape is right, the content is not: each position stands there several times, and later ones have moved on to "
+    "The shape is right, but the content is not: each position is there several times, and later ones have moved on to "
     "the next head. Repeat whole heads, along the first dimension."
 )
 

@@ -234,7 +234,7 @@ MISTAKES = (
     ),
     Mistake(
         SOLUTION.replace("text.index(stop)", "text.rindex(stop)"),
-        "The stop string stands in the text twice, and the answer ends before the first.",
+        "The stop string is in the text twice, and the answer ends before the first.",
     ),
     Mistake(
         SOLUTION.replace('"cache_full"', '"length"'),

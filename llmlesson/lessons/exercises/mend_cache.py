@@ -92,15 +92,15 @@ MISTAKES = (
     *(Mistake(mended(bugs), what_is_left(bugs)) for bugs in LEFTOVERS if bugs),
     Mistake(
         SOLUTION.replace(".tril(old)", ".tril(old - 1)").replace("softmax(dim=-1)", "softmax(dim=-1).nan_to_num()"),
-        "A new token does not see itself. Query t stands at position old + t and sees the keys up to there, included.",
+        "A new token does not see itself. Query t is at position old + t and sees the keys up to there, included.",
     ),
     Mistake(
         SOLUTION.replace(".tril(old)", ".tril(old + 1)"),
-        "A new token sees the one after it. Query t stands at position old + t and sees the keys up to there.",
+        "A new token sees the one after it. Query t is at position old + t and sees the keys up to there.",
     ),
     Mistake(
         SOLUTION.replace("torch.arange(old, old + new)", "torch.arange(old, old + new) + (old > 0)"),
-        "Positions are one too high behind a cache. The first new token stands at `old`: counting begins at 0.",
+        "Positions are one too high after a cache. The first new token is at `old`: counting begins at 0.",
     ),
     Mistake(
         SOLUTION.replace(

@@ -144,7 +144,7 @@ MISTAKES = (
     ),
     Mistake(
         SOLUTION.replace("return users / seconds_per_step", "return round(users / seconds_per_step, 1)"),
-        "You rounded the result. Leave that to whoever shows it: return the float as it is.",
+        "You rounded the result. Leave that to the code that shows it, and return the float as it is.",
     ),
     Mistake(
         SOLUTION.replace("bandwidth_gb * 10**9", "bandwidth_gb * 1000**2"),

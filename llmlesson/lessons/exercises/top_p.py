@@ -206,7 +206,7 @@ MISTAKES = (
     ),
     Mistake(
         SOLUTION.replace("kept[order[keep]] = best[keep]", "kept[keep] = best[keep]"),
-        "The result stands in sorted order. Each probability must stay at its token's place: `order` says where.",
+        "The result is in sorted order. Each probability must stay at its token's place: `order` says where.",
     ),
     Mistake(
         SOLUTION.replace("kept[order[keep]] = best[keep]", "kept = best[keep]"),
@@ -258,7 +258,7 @@ def case(probabilities: list[float], p: float, expected: list[float], means: str
 
 
 def run(function: Function, probabilities: Tensor, p: float) -> Any:
-    """The result; where tokens are equally likely, those that stayed stand before the others, as any of them may."""
+    """The result; of equally likely tokens, those that were kept come first, as any of them may be kept."""
     likely = probabilities.clone()
     result = function(probabilities, p)
     if not isinstance(result, Tensor) or result.shape != likely.shape:
