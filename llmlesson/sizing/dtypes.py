@@ -15,7 +15,6 @@ class Dtype:
     name: str
     block: int
     block_bytes: int
-    note: str
 
     def nbytes(self, values: int, what: str = "a row") -> int:
         """Bytes of a row of `values` values. LessonError if the row isn't whole blocks: no engine stores such a row."""
@@ -39,14 +38,14 @@ class Dtype:
 _DTYPES = {
     d.name: d
     for d in (
-        Dtype("fp32", 1, 4, "32-bit floats"),
-        Dtype("bf16", 1, 2, "16-bit floats"),
-        Dtype("fp16", 1, 2, "16-bit floats"),
-        Dtype("fp8", 1, 1, "8-bit floats; per-tensor scales, a few bytes per layer, are not counted"),
-        Dtype("int8", 1, 1, "8-bit integers; scales depend on the engine and are not counted"),
-        Dtype("q8_0", 32, 34, "32 int8 values and one fp16 scale"),
-        Dtype("q4_0", 32, 18, "32 four-bit values and one fp16 scale"),
-        Dtype("nvfp4", 16, 9, "16 four-bit floats and one fp8 scale; the per-tensor scale is not counted"),
+        Dtype("fp32", 1, 4),  # 32-bit floats
+        Dtype("bf16", 1, 2),  # 16-bit floats
+        Dtype("fp16", 1, 2),  # 16-bit floats
+        Dtype("fp8", 1, 1),  # 8-bit floats; per-tensor scales, a few bytes per layer, are not counted
+        Dtype("int8", 1, 1),  # 8-bit integers; scales depend on the engine and are not counted
+        Dtype("q8_0", 32, 34),  # 32 int8 values and one fp16 scale
+        Dtype("q4_0", 32, 18),  # 32 four-bit values and one fp16 scale
+        Dtype("nvfp4", 16, 9),  # 16 four-bit floats and one fp8 scale; the per-tensor scale is not counted
     )
 }
 _SPELLINGS = {

@@ -152,3 +152,10 @@ def test_llama4_without_a_chunk_size_is_full_attention():
     config = {"model_type": "llama4_text", "num_hidden_layers": 4, "attention_chunk_size": 32}
     assert [layer.kind for layer in resolve(config).layers] == ["chunked"] * 3 + ["full"]
     assert [layer.kind for layer in resolve({**config, "attention_chunk_size": None}).layers] == ["full"] * 4
+
+
+def test_orders_of_layers_that_a_config_leaves_out():
+    kimi = resolve({"model_type": "kimi_linear", "num_hidden_layers": 9}).layers
+    assert [layer.kind for layer in kimi] == ["linear"] * 4 + ["mla"] + ["linear"] * 3 + ["mla"]
+    indexed = resolve({"model_type": "deepseek_v32"}).layers[-1]
+    assert [(part.kv_heads, part.latent) for part in indexed.attentions] == [(1, True), (1, True)]
