@@ -173,7 +173,7 @@ def _notes(
 ) -> list[str]:
     notes = []
     if made_for is not None and longest > made_for:
-        notes.append(f"There is memory for more, but the model is made for {made_for:,} tokens.")
+        notes.append(f"Memory has room for more, but the model is made for {made_for:,} tokens.")
     if budget < 0:
         ranks = ceil(weights_nbytes * tp / (budget + weights_nbytes))
         notes.append(f"The weights alone need at least {ranks} of these cards. Try tp={1 << (ranks - 1).bit_length()}.")
