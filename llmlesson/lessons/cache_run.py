@@ -117,7 +117,8 @@ class _Learners:
         c = engine.config
         self.owner, self.max_tokens, self.length = engine.model, max_tokens, 0
         sizes = c.num_key_value_heads, c.head_dim, max_tokens
-        self.layers = [made_by(new_cache, *sizes) for _ in range(c.num_hidden_layers)]
+        with torch.device(engine.device):  # where the learner's torch.zeros takes its memory
+            self.layers = [made_by(new_cache, *sizes) for _ in range(c.num_hidden_layers)]
         self._device = engine.device
 
     @property

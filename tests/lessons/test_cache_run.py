@@ -1,15 +1,17 @@
 """The real model on a learner's cache: a right one gives the engine's scores, a wrong one is told from it."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from llmlesson import LessonError
-from llmlesson.lessons.cache_run import run_cache
+from llmlesson.lessons.cache_run import _Learners, run_cache
 from llmlesson.lessons.exercise import find_exercise
 from llmlesson.lessons.real import real_engine
 
 EXERCISE = find_exercise("kv-cache")
+CONFIG = SimpleNamespace(num_key_value_heads=2, head_dim=4, num_hidden_layers=3)
 
 
 def run(source):
@@ -72,3 +74,8 @@ def test_a_cache_that_fails_is_named_and_stops_nothing(wrong, right, message):
 def test_a_curve_of_one_token_is_refused():
     with pytest.raises(LessonError, match="tokens is 1"):
         run_cache(EXERCISE.build(EXERCISE.solution), real_engine(), [1], tokens=1)
+
+
+def test_a_learners_memory_is_taken_where_the_model_is():
+    cache = _Learners(EXERCISE.build(EXERCISE.solution), SimpleNamespace(model=None, config=CONFIG, device="meta"), 4)
+    assert {layer.keys.device.type for layer in cache.layers} == {"meta"}
