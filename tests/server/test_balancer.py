@@ -150,7 +150,11 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("how", ["killed", "ended", "interrupted"])
+@pytest.mark.parametrize(
+    ("path", "how"),
+    [("caddy", "killed"), ("caddy", "ended"), ("caddy", "interrupted"), ("haproxy", "killed")],
+    indirect=["path"],
+)
 def test_all_end_with_their_parent(path, how):
     """Whatever happens to it. It has an open stream, too, that would have gone on for minutes."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, path], stdout=subprocess.PIPE, text=True, env=os.environ)
