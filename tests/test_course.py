@@ -104,14 +104,30 @@ def test_a_lesson_asks_three_questions_with_folded_answers(name):
     assert end.count("<details><summary>Answer</summary>") == end.count("</details>") == 3
 
 
+def terms_in_bold(text):
+    """All bold words but labels: **Time:**, **How far?**, **Predict.**, **"It is free"**. A term may end a sentence."""
+    bold = (" ".join(word.split()) for word in re.findall(r"\*\*([^*]+)\*\*", without_code(text)))
+    shown = [
+        word for word in bold if not word.endswith((":", "?")) and not re.fullmatch(r'".*|(\d|[A-Z][^A-Z]).*\.', word)
+    ]
+    return [word.rstrip(".") for word in shown if word not in LABELS and word[0] != "▸"]
+
+
+def unexplained(text, known):
+    return [word for word in terms_in_bold(text) if not {word.casefold(), word.casefold().removesuffix("s")} & known]
+
+
 @pytest.mark.parametrize("name", LESSONS)
 def test_terms_in_bold_stand_in_the_glossary(name):
-    bold = re.findall(r"\*\*([^*]+)\*\*", without_code("\n".join(markdown_cells(name))))
-    marks = (".", ":", "?")
-    shown = [text for text in bold if not text.endswith(marks) and text not in LABELS and text[0] != "▸"]
-    known = terms()
-    unknown = [text for text in shown if not {text.casefold(), text.casefold().removesuffix("s")} & known]
+    unknown = unexplained("\n".join(markdown_cells(name)), terms())
     assert not unknown, "put these into glossary.md, or, if they are no terms, not in bold"
+
+
+def test_a_bold_term_without_an_entry_is_found_wherever_it_is():
+    text = "**Explain.**\nIt is a **new\nthing**, a **Token**, of **tokens.** Then **another.**\n"
+    text += "- **Windows.** They\n- **MLA** is `**code**`. **Time:** 3 minutes"
+    assert terms_in_bold(text) == ["new thing", "Token", "tokens", "another", "MLA"]
+    assert unexplained(text, {"token", "mla"}) == ["new thing", "another"]
 
 
 def test_the_glossary_is_sorted_and_each_term_stands_once():
@@ -149,6 +165,7 @@ WHERE = {
     "04b": ("Prefill", "Decode"),
     "05": ("Prefill", "Decode"),
     "06": ("Prefill", "Decode"),
+    "06b": ("Prefill", "Decode"),
     "07": ("Client", "LLM server", "Streaming response"),
     "07b": ("Client", "Load balancer", "LLM server", "Streaming response"),
 }

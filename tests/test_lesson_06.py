@@ -10,9 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from llmlesson import sizing
 from llmlesson.engine import Engine
-from llmlesson.engine.config import parse_config
 from llmlesson.lessons.real import real_engine
 from llmlesson.measure import cost
 
@@ -105,47 +103,3 @@ def test_the_arithmetic_that_shrinks_and_the_arithmetic_that_stays(lesson):
     assert f"Of the {of[9].projection_flops / 1e9:.1f} GFLOPs that make queries, keys, values" in PROSE
     assert f"{saved / 1e9:.1f} are gone with three heads" in PROSE
     assert of[9].attention_flops == of[3].attention_flops
-
-
-def test_bytes_of_a_step(lesson):
-    def nbytes(kv_heads, context):
-        return cost.decode(replace(lesson["config"], num_key_value_heads=kv_heads), cached=context)
-
-    short = nbytes(3, 128)
-    assert short.weight_bytes == pytest.approx(0.5e9, rel=0.1)  # "half a gigabyte of weights"
-    assert nbytes(9, 8_192).kv_read_bytes == pytest.approx(2 * nbytes(9, 8_192).weight_bytes, rel=0.1)
-    assert f"{nbytes(3, 2_048).nbytes / nbytes(1, 2_048).nbytes:.2f} times by count" in PROSE
-    fewer, most = nbytes(1, 128), nbytes(9, 128)
-    saved = most.nbytes - fewer.nbytes
-    assert most.weight_bytes - fewer.weight_bytes > saved / 2  # "most of that comes from the weights"
-
-
-def test_the_server():
-    llama = parse_config(sizing.model_table()["meta-llama/Llama-3.1-8B"]["config"])
-    read = {}
-    for kv_heads in (32, 8, 1):
-        shape = replace(llama, num_key_value_heads=kv_heads)
-        read[kv_heads] = cost.decode(shape, cached=8_191, batch=32, dtype=torch.bfloat16).nbytes
-    assert f"a step would read {read[32] / 1e9:.0f} GB" in PROSE
-    assert read[32] > sizing.get_gpu("H200-141GB").memory_nbytes
-    assert read[8] / read[32] == pytest.approx(1 / 3, abs=0.02)
-    assert (read[8] - read[1]) / 1e9 == pytest.approx(30, abs=1)
-    assert llama.num_key_value_heads == 8
-    weights = sizing.model_weights("Llama-3.1-8B")
-    step = cost.decode(llama, cached=8_191, batch=32, dtype=torch.bfloat16)
-    assert step.weight_bytes == 2 * weights.read_per_token < 2 * weights.total  # the two numbers that the cell prints
-
-
-def test_deepseek_and_gemma():
-    assert sizing.model_weights("DeepSeek-V3").total / 1e9 == pytest.approx(671, abs=0.5)
-    deepseek = sizing.model_table()["deepseek-ai/DeepSeek-V3"]["config"]
-    assert deepseek["num_attention_heads"] == 128
-    assert (deepseek["kv_lora_rank"], deepseek["qk_rope_head_dim"]) == (512, 64)
-    llama = sizing.kv_cache("Llama-3.1-8B", 1).per_layer[0]
-    assert llama.bytes_per_token // 2 == 2 * 8 * 128 == 2_048
-    gemma = sizing.kv_cache("gemma-3-27b-it", 32_768)
-    windowed = [layer for layer in gemma.per_layer if layer.cells == 1_024]
-    assert f"So {len(windowed)} of {len(gemma.per_layer)} layers stop growing at 1,024 tokens" in PROSE
-    assert 0.18 < gemma.nbytes / (gemma.bytes_per_token * gemma.tokens) < 0.2  # "less than a fifth"
-    config = sizing.model_table()["google/gemma-3-27b-it"]["config"]["text_config"]
-    assert (config["num_attention_heads"], config["num_key_value_heads"]) == (32, 16)

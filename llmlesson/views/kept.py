@@ -46,42 +46,38 @@ def kept_bars_text(rows: Sequence[Kept]) -> str:
     return "\n".join(f"{row.kind}, {row.name}: {row.numbers:,} numbers ({row.why})." for row in rows)
 
 
-def latent_picture(hidden: int, kept: int, heads: int, unpacked: int) -> str:
+def latent_picture(hidden: int, latent: int, position: int, heads: int, unpacked: int) -> str:
     """SVG: what MLA does with one token in one layer. All areas are to scale: a pixel is a number.
 
-    hidden: numbers of the token's vector. kept: of the latent, with those for the position. unpacked: of the keys and
-    values of all `heads`, which can be computed from the latent and are not kept.
+    hidden: numbers of the token's vector. latent, position: of what is kept, the latent and the part of the key that
+    knows the position. unpacked: of the keys and values of all `heads`, which the latent holds and nobody keeps.
     """
-    forms = ("token", "latent", "unpacked")
-    boxes = [
-        (hidden, "the token’s vector", "gone after the layer"),
-        (kept, "the latent", "kept"),
-        (unpacked, f"K and V of {heads} heads", "never kept"),
-    ]
-    arrows = [("a learned matrix", "packs it"), ("two more can unpack it,", "whenever needed")]
-    sides = [sqrt(count) for count, *_ in boxes]
+    sides = [sqrt(count) for count in (hidden, latent, unpacked)]
     gap, middle = (WIDTH - sum(sides) - 20) / 2, 34 + max(sides) / 2
-    parts, x = [], 10.0
-    for side, form, (count, name, fate), anchor in zip(sides, forms, boxes, ("start", "middle", "end"), strict=True):
-        top, at = middle - side / 2, x + {"start": 0, "middle": side / 2, "end": side}[anchor]
-        parts += [
-            _area(form, x, top, side),
-            label(at, top - 20, name, 13, anchor, bold=True),
-            label(at, top - 5, f"{count:,} numbers, {fate}", 12, anchor),
-        ]
-        x += side + gap
-    x = 10.0
-    for side, lines in zip(sides, arrows, strict=False):
-        start, end = x + side + 14, x + side + gap - 14
+    starts = [10.0, 10 + sides[0] + gap, WIDTH - 10 - sides[2]]
+    says = [
+        (10.0, "start", "the token’s vector", f"{hidden:,} numbers, gone after the layer"),
+        (starts[1] + sides[1] / 2, "middle", "the latent, and the position", f"{latent} + {position} numbers, kept"),
+        (WIDTH - 10.0, "end", f"K and V of {heads} heads", f"{unpacked:,} numbers, never kept"),
+    ]
+    forms = ("token", "latent", "unpacked")
+    parts = [_area(form, x, middle - side / 2, side) for form, x, side in zip(forms, starts, sides, strict=True)]
+    parts.append(_area("latent", starts[1] + sides[1] + 3, middle + sides[1] / 2 - sqrt(position), sqrt(position)))
+    for (at, anchor, name, fate), side in zip(says, sides, strict=True):
+        top = middle - side / 2
+        parts += [label(at, top - 20, name, 13, anchor, bold=True), label(at, top - 5, fate, 12, anchor)]
+    arrows = [("a learned matrix", "packs it"), ("two more can unpack it,", "whenever needed")]
+    for x, side, lines in zip(starts, sides, arrows, strict=False):
+        start, end = x + side + 20, x + side + gap - 14
         parts.append(
             f'<path d="M{start:.1f} {middle:.1f} L{end:.1f} {middle:.1f} m-8 -5 l8 5 l-8 5" '
             f"{paint(stroke='wait', width=2)}/>"
         )
         parts += [label((start + end) / 2, middle + 20 + 16 * i, line, 12, "middle") for i, line in enumerate(lines)]
-        x += side + gap
     spoken = (
-        f"A token's vector of {hidden:,} numbers is packed into a latent of {kept:,} numbers, which are kept. Keys and "
-        f"values of {heads} heads, {unpacked:,} numbers, can be unpacked from it whenever needed, and are never kept."
+        f"A token's vector of {hidden:,} numbers is packed into a latent of {latent} numbers, which are kept, with "
+        f"{position} more for the position. Keys and values of {heads} heads, {unpacked:,} numbers, can be unpacked "
+        "from the latent whenever needed, and are never kept."
     )
     return svg(WIDTH, middle + max(sides) / 2 + 6, spoken, parts)
 

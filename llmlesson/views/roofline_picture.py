@@ -77,7 +77,8 @@ def roofline_picture(roofs: Sequence[Roof], marks: Sequence[Mark]) -> str:
     for index, mark in enumerate(marks):
         fill = paint(mark.work if mark.measured else None, mark.work, 2)
         parts.append(f'<circle cx="{x(mark.intensity):.1f}" cy="{y(mark.flops_per_second):.1f}" r="5" {fill}/>')
-        above = index % 2 == 0
+        # Neighbours on alternate sides, and no name over the edge on the left.
+        above = index % 2 == 0 and x(mark.intensity) - 7 * len(mark.name) > LEFT
         at = (x(mark.intensity) + (-8 if above else 8), y(mark.flops_per_second) + (-7 if above else 16))
         parts.append(label(*at, mark.name, anchor="end" if above else "start"))
     kinds = {roof.measured for roof in roofs} | {mark.measured for mark in marks}

@@ -34,6 +34,22 @@ def choose_kv_heads(query_heads, layers, head_dim, value_bytes, users, context, 
     return max((n for n in range(1, min(most, query_heads) + 1) if not query_heads % n), default=None)
 """
 
+NEAREST = """
+def choose_kv_heads(query_heads, layers, head_dim, value_bytes, users, context, budget):
+    most = budget / (2 * layers * head_dim * value_bytes * users * context)
+    if most < 1:
+        return None
+    return min((n for n in range(1, query_heads + 1) if query_heads % n == 0), key=lambda n: abs(n - most))
+"""
+
+HALVES = """
+def choose_kv_heads(query_heads, layers, head_dim, value_bytes, users, context, budget):
+    kv_heads = query_heads
+    while kv_heads and kv_heads * 2 * layers * head_dim * value_bytes * users * context > budget:
+        kv_heads //= 2
+    return kv_heads or None
+"""
+
 MISTAKES = (
     Mistake(
         SOLUTION.replace("query_heads % kv_heads == 0 and ", ""),
@@ -50,7 +66,28 @@ MISTAKES = (
     Mistake(SOLUTION.replace("<= budget", "< budget"), "It fits exactly, and that is enough: <= in place of <."),
     Mistake(
         SOLUTION.replace("query_heads % kv_heads == 0", "kv_heads & (kv_heads - 1) == 0"),
-        "You took powers of two only. Equal groups are what is needed: 9 query heads can share 3 KV heads.",
+        "You took powers of two, or halved. Equal groups are what is needed: 9 query heads can share 3 KV heads.",
+    ),
+    Mistake(
+        SOLUTION.replace("value_bytes *", "value_bytes / 8 *"),
+        "value_bytes are bytes already; you divided by 8, as if they were bits.",
+    ),
+    Mistake(
+        SOLUTION.replace("range(query_heads, 0, -1)", "range(query_heads, 1, -1)"),
+        "A single KV head is allowed too: all query heads share it.",
+    ),
+    Mistake(
+        NEAREST, "That is the number nearest to what would fit, and it is more. The caches have to fit: round down."
+    ),
+    Mistake(
+        HALVES,
+        "You took powers of two, or halved. Equal groups are what is needed: 9 query heads can share 3 KV heads.",
+    ),
+    Mistake(
+        SOLUTION.replace("range(query_heads, 0, -1)", "range(10 * query_heads, 0, -1)").replace(
+            "query_heads % kv_heads == 0", "max(query_heads, kv_heads) % min(query_heads, kv_heads) == 0"
+        ),
+        "These are more KV heads than query heads. Nobody would read the others.",
     ),
     Mistake(
         SOLUTION.replace("return None", "return 1"),
@@ -88,9 +125,12 @@ REAL = ("Llama-2-7b-hf", "Llama-3.1-8B", "Qwen2.5-7B", "SmolLM2-135M")
 
 def cases(rng: random.Random) -> Iterator[Case]:
     ours = (9, 30, 64, 2)  # the model of this course: 2 × 30 × 64 × 2 = 7,680 bytes a token for each KV head
+    three = 3 * 2 * 40 * 64 * 4 * 3 * 1_000  # bytes: three KV heads in 40 layers and 32 bits, for three users
+    yield Case((96, 40, 64, 4, 3, 1_000, three + 999), 3, "Three users share the budget: there is room for 3 KV heads.")
     yield Case((*ours, 1, 1_000, 3 * HEAD + 999), 3, "There is room for 3, and a little is left.")
     yield Case((*ours, 1, 1_000, 3 * HEAD), 3, "There is room for exactly 3.")
     yield Case((*ours, 1, 1_000, 4 * HEAD), 3, "There is room for 4, but 9 query heads can share 1, 3 or 9.")
+    yield Case((*ours, 1, 1_000, 8 * HEAD), 3, "There is room for 8: 9 are one too many, so it is 3.")
     yield Case((9, 30, 64, 1, 1, 1_000, 5 * HEAD // 2), 3, "In 8 bits a head takes half as much: there is room for 5.")
     yield Case((*ours, 1, 1_000, 5 * HEAD), 3, "In 16 bits, and with twice the budget, there is room for 5 again.")
     yield Case((*ours, 1, 1_000, 40 * HEAD), 9, "There is room for 40, but there are only 9 query heads.")
@@ -128,7 +168,7 @@ def _sizes(heads: int, layers: int, head_dim: int, value_bytes: int, users: int,
 
 
 EXERCISE = Exercise(
-    lesson="06",
+    lesson="06b",
     stub=STUB,
     hints=(
         "How many bytes does one KV head take, in all layers, for all users? And which numbers of KV heads give equal "

@@ -69,6 +69,33 @@ MISTAKES = (
         POSITIONS,
     ),
     Mistake(SOLUTION.replace("dim=0)", "dim=1).view(query_heads, *kv.shape[1:])"), POSITIONS),
+    Mistake(
+        SOLUTION.replace("kv.repeat_interleave(group, dim=0)", "kv[:1].expand(query_heads, -1, -1)"),
+        "All query heads got KV head 0. There are more, and each serves its own group.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "kv.repeat_interleave(group, dim=0)", "kv.mean(dim=0, keepdim=True).expand(query_heads, -1, -1)"
+        ),
+        "All query heads got the mean of the KV heads. A mean of heads is no head: each query head reads the one "
+        "that it was trained with.",
+    ),
+    Mistake(
+        BY_INDEX.replace("head // group", "len(kv) - 1 - head // group"),
+        "The KV heads stand in reverse. Query head 0 reads KV head 0.",
+    ),
+    Mistake(
+        BY_INDEX.replace("head // group", "min(head, len(kv) - 1)"),
+        "The first query heads got a KV head each, and the others all got the last one. The groups are equally large.",
+    ),
+    Mistake(
+        "import torch\n"
+        + SOLUTION.replace(
+            "    return kv.repeat_interleave(group, dim=0)",
+            "    out = torch.zeros(query_heads, *kv.shape[1:])\n    out[::group] = kv\n    return out",
+        ),
+        "Only the first query head of each group got something. All heads of a group read the same KV head.",
+    ),
     Mistake(SOLUTION.replace("interleave(group", "interleave(query_heads"), says="The shape is"),
     Mistake(SOLUTION.replace("(group, dim=0)", "(group)"), says="The shape is"),
     Mistake(SOLUTION.replace("dim=0", "dim=1"), says="The shape is"),

@@ -136,8 +136,49 @@ MISTAKES = (
         ),
         "Positions were hidden. There is one new token, the last, and it sees them all: no mask.",
     ),
+    Mistake(
+        SOLUTION.replace("mixed.view(-1, head_dim)", "mixed.transpose(0, 1).reshape(-1, head_dim)"),
+        "Each head's result is right, but in the wrong row. The heads of a group are neighbours in the result, too.",
+    ),
+    Mistake(
+        TILED.replace("mixed.transpose(0, 1).reshape(-1, head_dim)", "mixed.reshape(-1, head_dim)"),
+        "The query heads were dealt out like cards. The first query_heads // kv_heads of them belong to KV head 0: "
+        "view q as [kv_heads, group, D].",
+    ),
+    Mistake(
+        SOLUTION.replace("math.sqrt(head_dim)", "math.sqrt(q.shape[0] * q.shape[1])"),
+        "The scores are divided by the square root of the number of query heads. It is that of D.",
+    ),
+    Mistake(
+        SOLUTION.replace("math.sqrt(head_dim)", "math.sqrt(k.shape[1])"),
+        "The scores are divided by the square root of the number of positions. It is that of D.",
+    ),
+    Mistake(
+        SOLUTION.replace("scores.softmax(dim=-1)", "scores.sigmoid()"),
+        "A head's weights don't add up to 1: a sigmoid looks at each score alone. softmax makes shares of them.",
+    ),
+    Mistake(
+        SOLUTION.replace(
+            "scores.softmax(dim=-1)",
+            "((scores - scores.max()).exp() / (scores - scores.max()).exp().sum(dim=-1, keepdim=True))",
+        ),
+        "The largest score of all heads was taken off. A head whose own scores are far below it gets nothing but "
+        "zeros, and 0 / 0. Each head needs its own largest score; softmax does that.",
+    ),
     Mistake(REPEATED, says=COPIED),
     Mistake(BROADCAST, says=COPIED),
+    Mistake(
+        HEAD_BY_HEAD.replace("k[head // group] @", "k[head // group].clone() @").replace(
+            "v[head // group])", "v[head // group].clone())"
+        ),
+        says=COPIED,
+    ),
+    Mistake(
+        HEAD_BY_HEAD.replace("k[head // group] @", "k[[head // group]][0] @").replace(
+            "v[head // group])", "v[[head // group]][0])"
+        ),
+        says=COPIED,
+    ),
     Mistake(SOLUTION.replace("mixed.view(-1, head_dim)", "mixed"), says="The shape is"),
     Mistake(SOLUTION.replace("mixed.view(-1, head_dim)", "mixed.mean(dim=1)"), says="The shape is"),
     Mistake(
@@ -173,54 +214,68 @@ MISTAKES = (
 LONG = 64  # positions from which on a copy would matter, and is looked for
 
 
-class _Largest(TorchDispatchMode):
-    """Notes how many numbers the largest tensor has that is made meanwhile; views are none."""
+# What torch calls those of its operations that copy numbers as they are.
+COPYING = {"cat", "clone", "copy_", "gather", "index", "index_select", "repeat", "stack", "take", "_to_copy"}
+
+
+class _Made(TorchDispatchMode):
+    """Counts the numbers of the largest tensor made meanwhile, and of all that are mere copies; views are none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbers = 0
+        self.largest = self.copied = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if not func.is_view:
-            self.numbers = max([self.numbers, *(t.numel() for t in tree_leaves(made) if isinstance(t, Tensor))])
+            sizes = [t.numel() for t in tree_leaves(made) if isinstance(t, Tensor)]
+            self.largest = max([self.largest, *sizes])
+            self.copied += sum(sizes) if func.overloadpacket.__name__ in COPYING else 0
         return made
 
 
 def run(function: Function, q: Tensor, k: Tensor, v: Tensor) -> Any:
-    with _Largest() as largest:
+    with _Made() as made:
         result = function(q, k, v)
-    if k.shape[1] >= LONG and largest.numbers > k.numel():
-        problem = f"{COPIED} (A tensor of {largest.numbers:,} numbers was made, where K has {k.numel():,}.)"
+    if k.shape[1] >= LONG and made.largest > k.numel():
+        problem = f"{COPIED} (A tensor of {made.largest:,} numbers was made, where K has {k.numel():,}.)"
+        raise NotAsAsked(problem, result)
+    both = k.numel() + v.numel()
+    if k.shape[1] >= LONG and made.copied > both:  # head by head, say: each is small, and together they are all copies
+        problem = f"{COPIED} ({made.copied:,} numbers were copied in all, where K and V have {both:,} together.)"
         raise NotAsAsked(problem, result)
     return result
 
 
 def cases(rng: random.Random) -> Iterator[Case]:
-    # Two KV heads, three positions, D = 4. The values of head 0 are 0, 3 and 6, those of head 1 ten times as large.
-    v = torch.tensor([0.0, 3.0, 6.0])[:, None].expand(3, 4) * torch.tensor([1.0, 10.0])[:, None, None]
+    # Two KV heads, three positions, D = 4. The values of head 0 are 1, 4 and 7, those of head 1 ten times as large.
+    v = torch.tensor([1.0, 4.0, 7.0])[:, None].expand(3, 4) * torch.tensor([1.0, 10.0])[:, None, None]
     k = torch.stack((torch.eye(4)[:3], torch.eye(4)[1:]))  # position p of head 0 is found at p, of head 1 at p + 1
-    near, far = torch.full((2, 4), 3.0), torch.full((2, 4), 30.0)
     yield Case(
-        (torch.zeros(4, 4), k, v),
-        torch.cat((near, far)),
-        "Queries of 0 look at all positions alike: the mean of the values is 3 in KV head 0, and 30 in KV head 1.",
+        (torch.zeros(2, 4), k, v),
+        torch.stack((torch.full((4,), 4.0), torch.full((4,), 40.0))),
+        "Queries of 0 look at all positions alike: the mean of the values is 4 in KV head 0, and 40 in KV head 1.",
     )
     yield Case(
         (1000 * torch.eye(4)[[0, 2, 1, 3]], k, v),
-        torch.tensor([0.0, 6.0, 0.0, 60.0])[:, None].expand(4, 4).clone(),
+        torch.tensor([1.0, 7.0, 10.0, 70.0])[:, None].expand(4, 4).clone(),
         "Each of these queries fits one key, and should get the value beside it.",
     )
     ln3 = 2 * math.log(3)
     yield Case(
-        (torch.tensor([[ln3, 0, 0, 0]]), torch.eye(4)[None, :2], torch.tensor([[[4.0] * 4, [0.0] * 4]])),
-        torch.full((1, 4), 3.0),
+        (torch.tensor([[ln3, 0, 0, 0]] * 3), torch.eye(4)[None, :2], torch.tensor([[[4.0] * 4, [0.0] * 4]])),
+        torch.full((3, 4), 3.0),
         "The score is 2 ln 3 here; divided by the root of 4, it gives shares of 3/4 and 1/4.",
     )
     yield Case(
         (torch.ones(6, 4), k[:, :1], v[:, 2:]),
-        torch.tensor([6.0, 60.0]).repeat_interleave(3)[:, None].expand(6, 4).clone(),
+        torch.tensor([7.0, 70.0]).repeat_interleave(3)[:, None].expand(6, 4).clone(),
         "There is one position to look at. Three query heads read KV head 0, the next three KV head 1.",
+    )
+    yield Case(
+        (1000 * torch.tensor([[1.0, 0, 0, 0], [-1.0, -1, -1, 0]]), k[:1], v[:1]),
+        torch.stack((torch.ones(4), torch.full((4,), 4.0))),
+        "One head's scores are large and positive, the other's large and negative. Each makes its own shares.",
     )
     for query_heads, kv_heads in ((4, 4), (8, 1), (6, 3), (12, 4), (6, 2)):
         yield _random_case(rng, query_heads, kv_heads, rng.randrange(2, 9), 8)
