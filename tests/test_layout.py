@@ -118,7 +118,7 @@ def private_definitions(tree: ast.Module) -> Iterator[str]:
 
 
 def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.endswith("_")  # __len__ is Python's, _repr_mimebundle_ is IPython's
 
 
 def is_own(node: ast.expr) -> bool:
@@ -167,6 +167,8 @@ def test_a_private_name_of_another_part_is_found():
     taken = private_names_taken(parsed(engine__engine=engine, widgets__w=widget, widgets__v="x._left"))
     assert taken == ["llmlesson.widgets.v: _left", "llmlesson.widgets.w: _read", "llmlesson.widgets.w: _top"]
     assert private_names_taken(parsed(engine__engine=engine, engine__load="engine._read()")) == []
+    shows = "class Figure:\n    def _repr_html_(self): pass"
+    assert private_names_taken(parsed(views__plot=shows, widgets__w="figure._repr_html_()")) == []
 
 
 def test_importing_the_package_and_asking_for_help_load_nothing_else():
