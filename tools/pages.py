@@ -28,6 +28,11 @@ SOURCES = ("LICENSE", "README.md", "binder", "deploy", "docs", "notebooks")  # a
 CELL_SECONDS = 600  # many times what the slowest cell takes on two slow cores
 # The site's first page is made from the README (see site/index.md), so links to the README lead there.
 README_LINK = re.compile(r"(\]\((?:\.\./)*)README\.md")
+CODE = re.compile(
+    r"(^ *(`{3,}|~{3,}).*?^ *\2 *$|^#+ [^\n]*$|`+[^`]*`+|\$[^$\n]*\$|<[^>]*>|\]\([^)]*\))", re.DOTALL | re.MULTILINE
+)
+UNIT = r"(?:bytes?|[KMGT]i?B)\b"
+BYTES = re.compile(rf"\d[ \n]{UNIT}(?: = [\d.,]+ {UNIT})?")
 
 
 def build(output: Path, stored: bool) -> None:
@@ -59,13 +64,26 @@ def collect(sources: Path) -> None:
             shutil.copy(ROOT / name, sources)
     for path in [*sources.rglob("*.md"), *sources.rglob("*.ipynb")]:
         text = path.read_text(encoding="utf-8")
-        path.write_text(README_LINK.sub(r"\1index.md", text), encoding="utf-8")
+        text = README_LINK.sub(r"\1index.md", text)
+        path.write_text(unbroken(text) if path.suffix == ".md" else text, encoding="utf-8")
     for path in sources.rglob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 fold(cell)
+            else:
+                cell.source = unbroken(cell.source)
         nbformat.write(notebook, path)
+
+
+def unbroken(text: str) -> str:
+    """Markdown in which sizes such as "524.29 MB = 500.00 MiB" stay on one line. Headings, code and tags stay."""
+    parts = CODE.split(text)  # prose, then code and the group inside it, in turns
+    return "".join(
+        BYTES.sub(lambda found: re.sub("[ \n]", "\N{NO-BREAK SPACE}", found[0]), part) if index % 3 == 0 else part
+        for index, part in enumerate(parts)
+        if index % 3 != 2
+    )
 
 
 def fold(cell: nbformat.NotebookNode) -> None:

@@ -97,6 +97,13 @@ def test_page_fits_a_phone(name: str, page: Page, address: str):
     assert page.evaluate(HIDDEN_HEADINGS) == []
 
 
+def test_no_line_of_code_is_cut_on_a_laptop(page: Page, address: str):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{address}notebooks/05_kv_cache_size.html")
+    cut = "lines => lines.filter(it => it.offsetParent && it.scrollWidth > it.clientWidth).map(it => it.textContent)"
+    assert page.locator(".cell_input pre").evaluate_all(cut) == []
+
+
 def test_search_finds_the_lesson(page: Page, address: str):
     page.goto(address)
     page.keyboard.press("Control+k")

@@ -12,6 +12,7 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from pages import unbroken
 from website.conftest import ROOT
 
 README = "# A course\n\n[Lesson](notebooks/00_lesson.ipynb)\n\n## Start\n\nRun it.\n"
@@ -118,3 +119,13 @@ def refused(course: Course, *options: str) -> str:
 
 def leftovers(course: Course) -> list[str]:
     return [path.name for path in course.root.iterdir() if path.name.startswith(".")]
+
+
+def test_sizes_stay_on_one_line():
+    text = (
+        "# A 2 GB page\n\n524.29 MB = 500.00 MiB, or 46,080\nbytes: `2 bytes`, [1 GB](1 GB.md)\n\n```\n8 GB\n```\n16 GB"
+    )
+    kept = (
+        "# A 2 GB page\n\n524.29~MB~=~500.00~MiB, or 46,080~bytes: `2 bytes`, [1~GB](1 GB.md)\n\n```\n8 GB\n```\n16~GB"
+    )
+    assert unbroken(text) == kept.replace("~", "\N{NO-BREAK SPACE}")
