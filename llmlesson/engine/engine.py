@@ -153,6 +153,7 @@ class Engine:
         stop: str | Sequence[str] | None = None,
         chat: bool = True,
         cache: KVCache | None = None,
+        logprobs: int | None = None,
     ) -> Iterator[Step]:
         """Answer a prompt one Step at a time, each as soon as it is ready.
 
@@ -161,7 +162,7 @@ class Engine:
         A `cache` with earlier positions is continued. Wrong input raises LessonError here, not at the first step. The
         caller may stop at any time; the engine keeps nothing.
         """
-        request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache)
+        request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache, logprobs)
         return self._steps(request, cache)
 
     def generate(
@@ -196,11 +197,14 @@ class Engine:
         chat: bool = True,
         room: int | None = None,
         ignore_eos: bool = False,
+        logprobs: int | None = None,
+        min_new_tokens: int = 0,
     ) -> Request:
         """Make a request for this engine from a prompt, without running it. Wrong input raises LessonError.
 
         prompt, max_new_tokens, sampling, stop, chat: as for `stream`. room: positions that its cache has for it; the
         model's context if not given. ignore_eos: an end-of-sequence token doesn't end the answer; for measurements.
+        logprobs, min_new_tokens: see `Request`.
         """
         ids = self.prompt_ids(prompt, chat)
         self._fits(len(ids))
@@ -213,6 +217,8 @@ class Engine:
             eos_token_ids=frozenset() if ignore_eos else self.eos_token_ids,
             tokenizer=self._tokenizer,
             device=self.device,
+            logprobs=logprobs,
+            min_new_tokens=min_new_tokens,
         )
 
     def prompt_ids(self, prompt: Prompt, chat: bool = True) -> list[int]:
@@ -227,15 +233,17 @@ class Engine:
         stop: str | Sequence[str] | None,
         chat: bool,
         cache: KVCache | None,
+        logprobs: int | None = None,
     ) -> tuple[Request, KVCache]:
         """A request, and a cache with room for it."""
         if cache is None:
-            request = self.request(prompt, max_new_tokens, sampling, stop, chat)
+            request = self.request(prompt, max_new_tokens, sampling, stop, chat, logprobs=logprobs)
             # The last token of an answer is never read, so it needs no room.
             needed = len(request.ids) + request.max_new_tokens - 1
             return request, self.new_cache(min(needed, self.config.max_position_embeddings))
         self._check_owner(cache)
-        request = self.request(prompt, max_new_tokens, sampling, stop, chat, cache.max_tokens - cache.length)
+        room = cache.max_tokens - cache.length
+        request = self.request(prompt, max_new_tokens, sampling, stop, chat, room, logprobs=logprobs)
         cache.require_room(len(request.ids))
         return request, cache
 

@@ -22,6 +22,8 @@ class Step:
     seconds: float = 0.0  # the forward pass and the choice of the token; for index 0 the prefill
     cache_length: int = 0  # positions in the cache after this step
     cache_nbytes: int = 0
+    # Where asked for: log-probabilities of token ids, the best ones first, then the chosen one if it isn't among them.
+    logprobs: dict[int, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ and gets a step back, until a step says why the answer ended.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,7 +26,10 @@ class Request:
     chosen; greedy if not given. stop: texts that end the answer and are not part of it.
     max_new_tokens: the most tokens of an answer. room: positions that its cache has for prompt and answer; the last
     token of an answer is never read, so it needs none. eos_token_ids: any of these ends the answer.
-    tokenizer: without one, steps have no text. Raises LessonError for settings that make no sense.
+    tokenizer: without one, steps have no text. logprobs: each step has the log-probabilities of so many best tokens and
+    of the chosen one, from the model's scores before any setting of `sampling`. min_new_tokens: no end-of-sequence
+    token is chosen before the answer has so many; a stop string still ends it.
+    Raises LessonError for settings that make no sense.
     """
 
     def __init__(
@@ -38,6 +42,8 @@ class Request:
         eos_token_ids: frozenset[int] = frozenset(),
         tokenizer: Tokenizer | None = None,
         device: torch.device | str = "cpu",
+        logprobs: int | None = None,
+        min_new_tokens: int = 0,
     ) -> None:
         if sampling is not None and not isinstance(sampling, Sampling):
             raise LessonError(f"sampling is {sampling!r}: give a llmlesson.Sampling(temperature=…), or leave it out.")
@@ -46,6 +52,11 @@ class Request:
         self.text = ""  # the answer so far, up to the last complete character
         self.finish_reason: str | None = None  # "eos" | "stop" | "length" | "cache_full"; None while it goes on
         self.max_new_tokens = whole_number(max_new_tokens, "max_new_tokens")
+        self._min_new_tokens = whole_number(min_new_tokens, "min_new_tokens", 0, self.max_new_tokens)
+        self._logprobs = None if logprobs is None else whole_number(logprobs, "logprobs", 0)
+        self._scored: tuple[Tensor, Tensor, Tensor] | None = (
+            None  # of the token chosen last: its own, the best, their ids
+        )
         self._room = room
         self._eos_token_ids = eos_token_ids
         self._sampler = Sampler(sampling or Sampling(), self.ids, torch.device(device))
@@ -61,7 +72,8 @@ class Request:
     @property
     def needs_history(self) -> bool:
         """Whether a token must be accepted before the next can be chosen."""
-        return self._sampler.needs_history
+        waits_for_eos = len(self.token_ids) < self._min_new_tokens
+        return self._sampler.needs_history or self._logprobs is not None or waits_for_eos
 
     def take(self, logits: Tensor) -> Step:
         """Choose the next token from its scores, float32 [V]. Raises LessonError if the answer has ended."""
@@ -69,7 +81,14 @@ class Request:
 
     def choose(self, logits: Tensor) -> Tensor:
         """The first half of `take`: the next token, int64 [] on the device of the scores [V], not yet accepted."""
-        return self._sampler.choose(logits)
+        allowed = logits
+        if len(self.token_ids) < self._min_new_tokens and self._eos_token_ids:
+            allowed = logits.index_fill(0, torch.tensor(sorted(self._eos_token_ids), device=logits.device), -math.inf)
+        token = self._sampler.choose(allowed)
+        if self._logprobs is not None:
+            every = logits.float().log_softmax(dim=0)  # [V]
+            self._scored = (every[token], *every.topk(min(self._logprobs, len(every))))
+        return token
 
     def accept(self, token: int) -> Step:
         """The second half: add this token to the answer. Raises LessonError if the answer has ended."""
@@ -85,7 +104,7 @@ class Request:
             if stopped:
                 self.finish_reason = "stop"
         self.text += text
-        return Step(len(self.token_ids) - 1, token, text, self.finish_reason)
+        return Step(len(self.token_ids) - 1, token, text, self.finish_reason, logprobs=self._take_logprobs(token))
 
     def fork(self, sampling: Sampling | None = None) -> Request:
         """An independent copy that goes on from here with the same random numbers; `sampling` can be another one."""
@@ -96,6 +115,12 @@ class Request:
         copy._stop = self._stop.copy()
         copy._text_stream = self._text_stream.copy() if self._text_stream else None
         return copy
+
+    def _take_logprobs(self, token: int) -> dict[int, float] | None:
+        if self._scored is None:
+            return None
+        (own, best, ids), self._scored = self._scored, None
+        return dict(zip(ids.tolist(), best.tolist(), strict=True)) | {token: float(own)}
 
     def _why_it_ends(self, token: int) -> str | None:
         if token in self._eos_token_ids:

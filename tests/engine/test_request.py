@@ -110,3 +110,39 @@ def test_stop_before_end_of_sequence(real):
 def test_wrong_stop_strings_are_refused_at_once(stop):
     with pytest.raises(LessonError, match="at least one character"):
         Request([1], stop=stop)
+
+
+def test_logprobs_are_of_the_models_own_scores_best_first_and_then_the_chosen():
+    logits = torch.tensor([1.0, 4.0, 2.0, 3.0])
+    expected = logits.double().log_softmax(dim=0).tolist()
+    request = Request([1], Sampling(0.5, frequency_penalty=1.5, top_k=1), logprobs=2)
+    assert request.needs_history
+    for chosen, ids in ((1, [1, 3]), (3, [1, 3]), (1, [1, 3]), (2, [1, 3, 2])):
+        step = request.take(logits)
+        assert (step.token_id, list(step.logprobs)) == (chosen, ids)
+        assert list(step.logprobs.values()) == pytest.approx([expected[token] for token in ids], abs=1e-6)
+    assert list(Request([1], logprobs=0).take(logits).logprobs) == [1]
+    assert list(Request([1], logprobs=99).take(logits).logprobs) == [1, 3, 2, 0]
+    assert Request([1]).take(logits).logprobs is None
+
+
+def test_an_end_token_waits_for_the_least_length():
+    request = Request([1], eos_token_ids=frozenset({5, 6}), min_new_tokens=2)
+    assert request.needs_history
+    logits = torch.tensor([0.0, 0, 0, 1, 0, 9, 8])
+    assert [request.take(logits).token_id for _ in range(3)] == [3, 3, 5]
+    assert not request.needs_history
+    with pytest.raises(LessonError, match="min_new_tokens must be at most 3"):
+        Request([1], max_new_tokens=3, min_new_tokens=4)
+
+
+def test_streamed_logprobs_are_those_of_the_whole_text(tiny_pair, ids):
+    engine, _ = tiny_pair("gqa")
+    prompt = ids(9)
+    steps = list(engine.stream(prompt, 6, logprobs=3))
+    text = [*prompt, *(step.token_id for step in steps)]
+    every = engine.logits(text).log_softmax(dim=-1)
+    for place, step in enumerate(steps, start=len(prompt) - 1):
+        best = every[place].topk(3)
+        assert list(step.logprobs) == best.indices.tolist()
+        assert list(step.logprobs.values()) == pytest.approx(best.values.tolist(), abs=1e-4)

@@ -161,6 +161,9 @@ def test_repetition_penalty_in_a_whole_answer_equals_transformers(penalty, tiny_
         dict(top_p=-0.1),
         dict(min_p=2),
         dict(repetition_penalty=0),
+        dict(presence_penalty=math.nan),
+        dict(frequency_penalty=math.inf),
+        dict(frequency_penalty="1"),
     ],
     ids=str,
 )
@@ -202,9 +205,10 @@ def test_at_temperature_zero_one_token_has_it_all():
     assert stages["temperature"].dtype == torch.float32
 
 
-def test_only_a_repetition_penalty_needs_the_history():
+def test_only_a_penalty_needs_the_history():
     device = torch.device("cpu")
-    assert Sampler(Sampling(repetition_penalty=1.1), [], device).needs_history
+    for name, value in (("repetition_penalty", 1.1), ("presence_penalty", 0.1), ("frequency_penalty", -0.1)):
+        assert Sampler(Sampling(**{name: value}), [], device).needs_history
     assert not Sampler(Sampling(0.7, top_k=3, top_p=0.5, min_p=0.1), [], device).needs_history
 
 
@@ -215,6 +219,56 @@ def test_tokens_of_prompt_and_answer_are_penalized():
     sampler.saw(1)
     assert int(sampler.choose(logits)) == 2
     assert Sampling(repetition_penalty=2.0).explain(logits, [])["repetition_penalty"].equal(logits.softmax(dim=0))
+
+
+def penalized(score, token, answer, presence, frequency):
+    """OpenAI's formula, for one token: mu[j] - c[j] * alpha_frequency - float(c[j] > 0) * alpha_presence."""
+    count = sum(other == token for other in answer)
+    return score - count * frequency - float(count > 0) * presence
+
+
+@pytest.mark.parametrize(("presence", "frequency"), [(1.5, 0.0), (0.0, 0.7), (0.6, 0.4), (-1.0, -0.5)])
+def test_presence_and_frequency_penalties_in_a_whole_answer(presence, frequency, tiny_pair, ids):
+    """Greedy, against transformers' scores of the whole text and the formula above: the prompt doesn't count."""
+    engine, reference_model = tiny_pair("gqa")
+    prompt = ids(20)
+    sampling = Sampling(presence_penalty=presence, frequency_penalty=frequency)
+    request = engine.request(prompt, 15, sampling, ignore_eos=True)
+    answer = []
+    cache = engine.new_cache(64)
+    unread = prompt
+    for _ in range(15):
+        with torch.no_grad():
+            scores = reference_model(torch.tensor([[*prompt, *answer]])).logits[0, -1].tolist()
+        changed = [penalized(score, token, answer, presence, frequency) for token, score in enumerate(scores)]
+        answer.append(changed.index(max(changed)))
+        step = request.take(engine.read(unread, cache))
+        unread = [step.token_id]
+    assert request.token_ids == answer
+    plain = engine.request(prompt, 15, Sampling(), ignore_eos=True)
+    cache, unread = engine.new_cache(64), prompt
+    while not plain.finish_reason:
+        unread = [plain.take(engine.read(unread, cache)).token_id]
+    assert plain.token_ids != answer  # so that the test can fail
+
+
+def test_penalties_are_stages_after_the_repetition_penalty_and_before_the_temperature():
+    logits = torch.tensor([2.0, 1.0, 3.0])
+    sampling = Sampling(2.0, repetition_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25)
+    stages = dict(sampling.stages(logits, seen=[0, 2], answer=[2, 2]))
+    names = ["logits", "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature"]
+    assert list(stages) == names
+    assert stages["presence_penalty"].tolist() == [1.0, 1.0, 1.5 - 2 * 0.25 - 0.5]
+
+
+def test_a_copy_counts_its_own_answer():
+    sampler = Sampler(Sampling(frequency_penalty=1.0), [], torch.device("cpu"))
+    sampler.saw(0)
+    copy = sampler.copy()
+    copy.saw(1)
+    logits = torch.tensor([2.0, 1.5, 1.2])
+    assert int(copy.choose(logits)) == 2
+    assert int(sampler.choose(logits)) == 1
 
 
 def test_edges_of_the_settings_are_allowed():
