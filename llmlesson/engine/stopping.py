@@ -16,7 +16,7 @@ class StopStrings:
 
     def __init__(self, stop: str | Sequence[str] | None) -> None:
         try:
-            self._stops = [stop] if isinstance(stop, str) else list(stop or ())
+            self._stops = [stop] if isinstance(stop, str) else list(() if stop is None else stop)
         except TypeError:
             self._stops = [""]
         if not all(isinstance(text, str) and text for text in self._stops):

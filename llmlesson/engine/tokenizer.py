@@ -10,6 +10,7 @@ from typing import Any
 
 import tokenizers
 
+from llmlesson.engine.byte_level import spelled_bytes
 from llmlesson.engine.chat_template import read_template, render
 from llmlesson.engine.messages import Messages, as_messages
 from llmlesson.engine.special_tokens import special_tokens
@@ -44,6 +45,7 @@ class Tokenizer:
         plain = {**_unspellable(self.special_tokens, content), "added_tokens": [], "post_processor": None}
         self.plain = _build(file, plain)
         self.byte_ids = _byte_ids(content)
+        self._is_byte_level = '"ByteLevel"' in json.dumps(content.get("decoder"))
         self._added_names = _any_of(self.special_tokens)
         self._control_tokens = _any_of(self.control_names.values())
         self._chat_template = read_template(folder, settings)
@@ -85,6 +87,15 @@ class Tokenizer:
         if token is None:
             raise LessonError(f"There is no token with the id {token_id}: the vocabulary has {self.vocab_size} ids.")
         return str(token)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of one token: of a part of a character, where a character takes several tokens."""
+        token = self.token(token_id)
+        if token in self.special_tokens:
+            return token.encode()
+        if self._is_byte_level:
+            return spelled_bytes(token)
+        return bytes([int(token[3:5], 16)]) if token_id in self.byte_ids else token.replace("▁", " ").encode()
 
     def chat(self, messages: str | Messages) -> list[int]:
         """The ids of a conversation in the model's chat template, ending where the assistant's answer begins.

@@ -20,7 +20,17 @@ from starlette.routing import Route
 
 from llmlesson.errors import LessonError
 from llmlesson.server.metrics import Metrics
-from llmlesson.server.protocol import CHAT, TEXT, ApiError, Call, Reply, parse_body, parse_call
+from llmlesson.server.protocol import (
+    CHAT,
+    TEXT,
+    ApiError,
+    Call,
+    parse_body,
+    parse_call,
+    parse_detokenize,
+    parse_tokenize,
+)
+from llmlesson.server.reply import Choice, Reply
 from llmlesson.server.sse import DONE, HEADERS, event
 from llmlesson.server.worker import Job, Worker
 
@@ -46,6 +56,8 @@ class Service:
         routes = [
             Route("/v1/chat/completions", self._checked(self._chat), methods=["POST"]),
             Route("/v1/completions", self._checked(self._completions), methods=["POST"]),
+            Route("/tokenize", self._checked(self._tokenize), methods=["POST"]),
+            Route("/detokenize", self._checked(self._detokenize), methods=["POST"]),
             Route("/v1/models", self._checked(self._models)),
             Route("/v1/models/{name:path}", self._checked(self._model)),
             Route("/health", self._health),
@@ -115,8 +127,7 @@ class Service:
         return jobs, queue
 
     async def _events(self, reply: Reply, jobs: list[Job], queue: asyncio.Queue[Any]) -> AsyncIterator[bytes]:
-        index = {job: number for number, job in enumerate(jobs)}
-        begun: set[Job] = set()
+        choices = self._choices(reply.call, jobs)
         running = len(jobs)
         while running:
             news = await queue.get()
@@ -125,14 +136,12 @@ class Service:
                 break
             job, step = news
             reply.completion_tokens += 1
-            first = job not in begun and reply.call.kind == CHAT
-            if step.text or first:
-                begun.add(job)
-                yield event(reply.chunk(index[job], step.text, first))
+            choices[job].add(step)
             if step.finish_reason:
                 running -= 1
                 self.metrics.ended(job, step.finish_reason)
-                yield event(reply.chunk(index[job], reason=step.finish_reason))
+            for chunk in reply.chunks(choices[job]):
+                yield event(chunk)
         else:
             if reply.call.include_usage:
                 yield event(reply.usage_chunk())
@@ -141,10 +150,10 @@ class Service:
     async def _whole(
         self, http: HttpRequest, reply: Reply, jobs: list[Job], queue: asyncio.Queue[Any], headers: dict[str, str]
     ) -> Response:
-        answers = {job: ["", ""] for job in jobs}
+        choices = self._choices(reply.call, jobs)
         gone = asyncio.ensure_future(_disconnected(http))
         try:
-            while not all(reason for _, reason in answers.values()):
+            while not all(choice.finish_reason for choice in choices.values()):
                 next_news = asyncio.ensure_future(queue.get())
                 await asyncio.wait({next_news, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if not next_news.done():
@@ -153,8 +162,7 @@ class Service:
                 if isinstance(news := next_news.result(), Exception):
                     raise ApiError(500, str(news), "server_error")
                 job, step = news
-                answers[job][0] += step.text
-                answers[job][1] = step.finish_reason or ""
+                choices[job].add(step)
                 reply.completion_tokens += 1
                 if step.finish_reason:
                     self.metrics.ended(job, step.finish_reason)
@@ -163,7 +171,34 @@ class Service:
         finally:
             gone.cancel()
             self.leave(jobs, queue)
-        return JSONResponse(reply.whole([(text, reason) for text, reason in answers.values()]), headers=headers)
+        return JSONResponse(reply.whole(list(choices.values())), headers=headers)
+
+    def _choices(self, call: Call, jobs: list[Job]) -> dict[Job, Choice]:
+        backend = self.worker.backend
+        echoed = [backend.text(prompt) if call.echo else "" for prompt in call.prompts for _ in range(call.n)]
+        return {
+            job: Choice(call, index, text, backend.token_bytes)
+            for index, (job, text) in enumerate(zip(jobs, echoed, strict=True))
+        }
+
+    async def _tokenize(self, http: HttpRequest) -> Response:
+        backend = self.worker.backend
+        prompt, chat, special, names = parse_tokenize(parse_body(await _body(http)), backend.model)
+        try:
+            ids = await to_thread.run_sync(backend.tokenize, prompt, chat, special)
+            strings = [backend.token_bytes(token).decode("utf-8", "replace") for token in ids] if names else None
+        except LessonError as error:
+            raise ApiError(400, str(error), param="messages" if chat else "prompt") from None
+        counts = {"count": len(ids), "max_model_len": backend.context}
+        return JSONResponse({**counts, "tokens": ids, "token_strs": strings})
+
+    async def _detokenize(self, http: HttpRequest) -> Response:
+        backend = self.worker.backend
+        ids = parse_detokenize(parse_body(await _body(http)), backend.model)
+        try:
+            return JSONResponse({"prompt": await to_thread.run_sync(backend.detokenize, ids)})
+        except LessonError as error:
+            raise ApiError(400, str(error), param="tokens") from None
 
     def leave(self, jobs: list[Job], queue: asyncio.Queue[Any]) -> None:
         """The client of these jobs has gone: cancel those that still run."""

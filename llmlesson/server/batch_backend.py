@@ -46,9 +46,27 @@ class BatchBackend:
                         replace(sampling, seed=seed),
                         list(call.stop),
                         ignore_eos=call.ignore_eos,
+                        logprobs=call.logprobs,
+                        min_new_tokens=call.min_tokens,
                     )
                 )
         return made
+
+    def text(self, prompt: str | list[int]) -> str:
+        return prompt if isinstance(prompt, str) else self.batch.engine.tokenizer.decode(prompt)
+
+    def tokenize(self, prompt: Any, chat: bool, special: bool) -> list[int]:
+        engine = self.batch.engine
+        if chat:
+            return engine.prompt_ids(prompt)
+        return engine.tokenizer.raw(prompt) if special else engine.tokenizer.encode(prompt)
+
+    def detokenize(self, ids: list[int]) -> str:
+        # vLLM's shows control tokens as well.
+        return self.batch.engine.tokenizer.decode(ids, special=True)
+
+    def token_bytes(self, token: int) -> bytes:
+        return self.batch.engine.tokenizer.token_bytes(token)
 
     def enqueue(self, request: Request, salt: str) -> None:
         self.batch.enqueue(request, salt)

@@ -46,10 +46,11 @@ class PacedBackend:
         self._queue: list[PacedRequest] = []  # the first `slots` of them run
 
     def requests(self, call: Call) -> list[PacedRequest]:
+        if call.logprobs is not None:
+            raise ApiError(400, "A server that keeps time has no log-probabilities.", param="logprobs")
         made = []
         for prompt in call.prompts:
-            text = " ".join(str(message.get("content")) for message in prompt) if call.kind == CHAT else str(prompt)
-            words = len(text.split()) or 1
+            words = len(self.tokenize(prompt, call.kind == CHAT, True)) or 1
             most = call.max_tokens or 64
             if words + most > self.context:
                 raise ApiError(
@@ -60,6 +61,22 @@ class PacedBackend:
                 )
             made += [PacedRequest(list(range(words)), most) for _ in range(call.n)]
         return made
+
+    def text(self, prompt: str | list[int]) -> str:
+        return str(prompt)
+
+    def tokenize(self, prompt: Any, chat: bool, special: bool) -> list[int]:
+        """A word is a token, and all words are the same one."""
+        if chat and not all(isinstance(message, dict) for message in prompt):
+            raise ApiError(400, "'messages' must be a list of objects.", param="messages")
+        text = " ".join(str(message.get("content")) for message in prompt) if chat else str(prompt)
+        return [0] * len(text.split())
+
+    def detokenize(self, ids: list[int]) -> str:
+        raise ApiError(400, "A server that keeps time has no vocabulary.", param="tokens")
+
+    def token_bytes(self, token: int) -> bytes:
+        return b""
 
     def enqueue(self, request: PacedRequest, salt: str) -> None:
         self._queue.append(request)

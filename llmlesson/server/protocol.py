@@ -1,4 +1,4 @@
-"""The wire format of OpenAI's chat completions and completions: bodies in, bodies and chunks out.
+"""The wire format of OpenAI's chat completions and completions: what a client may ask for. `reply` has the answers.
 
 If the server can't do something, it refuses it and names the field; it never ignores it silently. Null means absent.
 Fields that change nothing (`user`, `store`, …) and unknown fields are accepted, as OpenAI's server does.
@@ -7,14 +7,11 @@ Fields that change nothing (`user`, `store`, …) and unknown fields are accepte
 from __future__ import annotations
 
 import json
-import time
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 CHAT, TEXT = "chat.completion", "text_completion"
-FINISH = {"eos": "stop", "stop": "stop", "length": "length", "cache_full": "length"}
 
 # Fields that would change the answer, and the values with which they don't.
 REFUSED: dict[str, tuple[Any, ...]] = {
@@ -24,19 +21,13 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "response_format": ({"type": "text"},),
     "logit_bias": ({},),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "audio": (),
     "modalities": (["text"],),
     "prediction": (),
     "reasoning_effort": (),
     "web_search_options": (),
-    "echo": (False,),
     "suffix": ("",),
     "best_of": (1,),
-    "min_tokens": (0,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
 }
 
 
@@ -71,6 +62,9 @@ class Call:
     stream: bool
     include_usage: bool
     ignore_eos: bool
+    min_tokens: int
+    logprobs: int | None  # None: none; otherwise those of the chosen token and of so many best
+    echo: bool  # the prompt's text in front of the answer's
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
@@ -91,17 +85,49 @@ def parse_call(body: Mapping[str, Any], kind: str, model: str) -> Call:
         if name in body and body[name] not in harmless:
             raise ApiError(400, f"This server does not support {name!r}.", param=name, code="unsupported_parameter")
     options = _get(body, "stream_options", dict, {})
+    stop, logprobs = _stop(body), _logprobs(body, kind)
+    max_tokens = _max_tokens(body, kind)
+    min_tokens = _number(body, "min_tokens", 0, max_tokens or 2**31, 0, whole=True)
+    if min_tokens and stop:
+        raise ApiError(400, "'min_tokens' can't be combined with 'stop' here.", param="min_tokens")
+    echo = _get(body, "echo", bool, False)
+    if echo and (kind == CHAT or logprobs is not None):
+        what = "'logprobs'" if kind != CHAT else "a chat"
+        raise ApiError(400, f"'echo' can't be combined with {what} here.", param="echo")
     return Call(
         kind,
         [_get(body, "messages", list)] if kind == CHAT else _prompts(body),
-        _max_tokens(body, kind),
+        max_tokens,
         _sampling(body),
-        _stop(body),
+        stop,
         _number(body, "n", 1, 128, 1, whole=True),
         _get(body, "stream", bool, False),
         _get(options, "include_usage", bool, False),
         _get(body, "ignore_eos", bool, False),
+        min_tokens,
+        logprobs,
+        echo,
     )
+
+
+def parse_tokenize(body: Mapping[str, Any], model: str) -> tuple[Any, bool, bool, bool]:
+    """A call of vLLM's /tokenize: (a text or messages, whether it is a chat, with special tokens, with their names)."""
+    _check_model(body, model)
+    if _get(body, "add_generation_prompt", bool, True) is False:
+        raise ApiError(400, "A chat is always followed by the answer's beginning here.", param="add_generation_prompt")
+    chat = "messages" in body
+    prompt = _get(body, "messages", list) if chat else _get(body, "prompt", str)
+    special, names = _get(body, "add_special_tokens", bool, True), _get(body, "return_token_strs", bool, False)
+    return prompt, chat, special, names
+
+
+def parse_detokenize(body: Mapping[str, Any], model: str) -> list[int]:
+    """A call of vLLM's /detokenize: the ids."""
+    _check_model(body, model)
+    ids = _get(body, "tokens", list)
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        raise ApiError(400, "'tokens' must be a list of token ids.", param="tokens")
+    return ids
 
 
 def _check_model(body: Mapping[str, Any], model: str) -> None:
@@ -138,6 +164,8 @@ def _sampling(body: Mapping[str, Any]) -> dict[str, Any]:
         "temperature": _number(body, "temperature", 0, 2, 1.0),
         "top_p": _number(body, "top_p", 0, 1, 1.0),
         "repetition_penalty": _number(body, "repetition_penalty", 1e-3, 1e3, 1.0),
+        "presence_penalty": _number(body, "presence_penalty", -2, 2, 0.0),
+        "frequency_penalty": _number(body, "frequency_penalty", -2, 2, 0.0),
     }
     if "top_k" in body:  # vLLM's: -1 and 0 keep all tokens
         settings["top_k"] = max(0, _number(body, "top_k", -1, 2**31, whole=True))
@@ -146,6 +174,17 @@ def _sampling(body: Mapping[str, Any]) -> dict[str, Any]:
     if "seed" in body:
         settings["seed"] = _number(body, "seed", -(2**63), 2**63 - 1, whole=True)
     return settings
+
+
+def _logprobs(body: Mapping[str, Any], kind: str) -> int | None:
+    if kind != CHAT:
+        return int(_number(body, "logprobs", 0, 5, whole=True)) if "logprobs" in body else None
+    top = int(_number(body, "top_logprobs", 0, 20, 0, whole=True))
+    if _get(body, "logprobs", bool, False):
+        return top
+    if top:
+        raise ApiError(400, "'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
+    return None
 
 
 def _stop(body: Mapping[str, Any]) -> list[str]:
@@ -177,60 +216,3 @@ def _number(
         what = "a whole number" if whole else "a number"
         raise ApiError(400, f"{name!r} must be {what} from {least:g} to {most:g}.", param=name)
     return value
-
-
-@dataclass
-class Reply:
-    """The bodies of one response, which all have the same id, time and model."""
-
-    call: Call
-    model: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    id: str = field(init=False)
-    created: int = field(default_factory=lambda: int(time.time()))
-
-    def __post_init__(self) -> None:
-        self.id = f"{'chatcmpl' if self.call.kind == CHAT else 'cmpl'}-{uuid.uuid4().hex}"
-
-    @property
-    def usage(self) -> dict[str, int]:
-        """Tokens of the prompts, each counted once, and of all answers, including end-of-sequence tokens."""
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-        }
-
-    def whole(self, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:
-        """The body of a response that isn't streamed. answers: the text and finish reason of each choice."""
-        choices = []
-        for index, (text, reason) in enumerate(answers):
-            content = {"message": {"role": "assistant", "content": text}} if self.call.kind == CHAT else {"text": text}
-            choices.append({"index": index, **content, "logprobs": None, "finish_reason": FINISH[reason]})
-        return {**self._head(self.call.kind), "choices": choices, "usage": self.usage}
-
-    def chunk(self, index: int, text: str = "", first: bool = False, reason: str | None = None) -> dict[str, Any]:
-        """One event of a stream. In a chat, the first event of each choice names the role."""
-        if self.call.kind == CHAT:
-            delta: dict[str, str] = {"role": "assistant"} if first else {}
-            if text or first:
-                delta["content"] = text
-            content: dict[str, Any] = {"delta": delta}
-        else:
-            content = {"text": text}
-        finish = FINISH[reason] if reason else None
-        choice = {"index": index, **content, "logprobs": None, "finish_reason": finish}
-        return self._chunk([choice], None)
-
-    def usage_chunk(self) -> dict[str, Any]:
-        """The last event before the end, if the client asked for it."""
-        return self._chunk([], self.usage)
-
-    def _chunk(self, choices: list[dict[str, Any]], usage: dict[str, int] | None) -> dict[str, Any]:
-        kind = "chat.completion.chunk" if self.call.kind == CHAT else TEXT
-        body = {**self._head(kind), "choices": choices}
-        return {**body, "usage": usage} if self.call.include_usage else body
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}

@@ -20,6 +20,18 @@ class Backend(Protocol):
     def requests(self, call: Call) -> list[Any]:
         """A request for each choice of a call, prompt by prompt. Raises LessonError or ApiError for a bad call."""
 
+    def text(self, prompt: Any) -> str:
+        """The text of a prompt of the text endpoint, to be echoed."""
+
+    def tokenize(self, prompt: Any, chat: bool, special: bool) -> list[int]:
+        """The ids of a text or of messages. Raises LessonError or ApiError for what can't be."""
+
+    def detokenize(self, ids: list[int]) -> str:
+        """The text of ids. Raises LessonError or ApiError for what can't be."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token."""
+
     def enqueue(self, request: Any, salt: str) -> None:
         """Put a request into the queue. Raises LessonError for one that can never run."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +76,10 @@ def test_a_copy_goes_on_by_itself():
     copy = scanner.copy()
     assert copy.push("ND") == ("", True)
     assert scanner.push("x") == ("Ex", False)
+
+
+@pytest.mark.parametrize("stop", [torch.zeros(2), torch.tensor(1), 0, False, [""], [1], np.ones(3)], ids=repr)
+def test_what_is_no_stop_string_is_refused(stop):
+    with pytest.raises(LessonError, match="A stop string must be"):
+        StopStrings(stop)
+    assert StopStrings(None).push("a") == StopStrings([]).push("a") == ("a", False)

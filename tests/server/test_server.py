@@ -151,8 +151,14 @@ def test_the_new_name_of_max_tokens_wins_and_null_is_absent(client):
         ({"tools": [{"type": "function"}]}, 400, "tools"),
         ({"response_format": {"type": "json_object"}}, 400, "response_format"),
         ({"logit_bias": {"5": 100}}, 400, "logit_bias"),
-        ({"logprobs": True}, 400, "logprobs"),
-        ({"presence_penalty": 1}, 400, "presence_penalty"),
+        ({"logprobs": 3}, 400, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs"),
+        ({"top_logprobs": 2}, 400, "top_logprobs"),
+        ({"presence_penalty": 2.5}, 400, "presence_penalty"),
+        ({"frequency_penalty": "1"}, 400, "frequency_penalty"),
+        ({"echo": True}, 400, "echo"),
+        ({"min_tokens": 9}, 400, "min_tokens"),
+        ({"min_tokens": 2, "stop": "a"}, 400, "min_tokens"),
     ],
 )
 def test_what_is_wrong_or_not_there_is_refused_by_name(client, change, status, param):
