@@ -46,6 +46,7 @@ class Service:
         self.metrics = Metrics(worker)
         self.draining = False
         self._queue = queue
+        self._coming = 0  # requests that have a place in the queue and are still being tokenized
         self._api_key = api_key
         self._created = int(time.time())
         self._open: set[asyncio.Queue[Any]] = set()
@@ -98,9 +99,14 @@ class Service:
         call = parse_call(parse_body(await _body(http)), kind, self.worker.backend.model)
         if self.draining:
             raise ApiError(503, "This server is shutting down.", "server_error", headers=RETRY_AFTER)
-        if len(self.worker) + len(call.prompts) * call.n > self._queue:
+        coming = len(call.prompts) * call.n
+        if len(self.worker) + self._coming + coming > self._queue:
             raise ApiError(429, "The queue is full.", "rate_limit_error", code="queue_full", headers=RETRY_AFTER)
-        jobs, queue = await self._submit(call, _salt(http))
+        self._coming += coming
+        try:
+            jobs, queue = await self._submit(call, _salt(http))
+        finally:
+            self._coming -= coming
         prompts = jobs[:: call.n]
         reply = Reply(call, self.worker.backend.model, sum(len(job.request.ids) for job in prompts))
         headers = {"X-Request-Id": http.headers.get("x-request-id", reply.id)[:200]}

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from llmlesson.errors import LessonError
 from llmlesson.server import Server
 from llmlesson.server.app import MAX_BODY
+from llmlesson.server.paced import PacedBackend
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "a1 b"}]
@@ -289,6 +290,25 @@ def test_a_full_queue_is_told_so(paced):
     assert third.status_code == 429
     assert third.headers["retry-after"] == "1"
     assert third.json()["error"]["code"] == "queue_full"
+
+
+def test_requests_that_come_together_do_not_overfill_the_queue(paced, monkeypatch):
+    """All are checked before the first of them is tokenized and in the queue."""
+    tokenize = PacedBackend.requests
+    monkeypatch.setattr(PacedBackend, "requests", lambda self, call: (time.sleep(0.3), tokenize(self, call))[1])
+    server = paced(0.01, queue=2)
+    statuses = []
+
+    def one():
+        response = httpx.post(server.url + CHAT, json={"messages": MESSAGES, "max_tokens": 100}, trust_env=False)
+        statuses.append(response.status_code)
+
+    threads = [threading.Thread(target=one) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(statuses) == [200, 200, 429, 429, 429]
 
 
 def test_an_engine_that_fails_is_no_clean_end(server, batch):
