@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allowed-host", action="append", default=[], help="a host name to answer to, besides loopback"
     )
+    parser.add_argument("--access-log", metavar="FILE", help="add a line of JSON for each request to this file")
     parser.add_argument("--token-seconds", type=float, default=0.05, help="for --engine paced (default: 0.05)")
 
 
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     from llmlesson.server.server import Server
 
     port = whole_number(args.port, "--port", LEAST_PORT, MOST_PORT)
-    server = Server(_engine(args), port, args.queue, args.api_key, tuple(args.allowed_host)).start()
+    hosts = tuple(args.allowed_host)
+    server = Server(_engine(args), port, args.queue, args.api_key, hosts, args.access_log).start()
     stopped = threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda number, frame: stopped.set())

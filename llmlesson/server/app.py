@@ -52,8 +52,8 @@ class Service:
         self._open: set[asyncio.Queue[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def app(self, allowed_hosts: tuple[str, ...]) -> Any:
-        """The ASGI application."""
+    def app(self) -> Any:
+        """The ASGI application. It expects an `AccessLog` around it."""
         routes = [
             Route("/v1/chat/completions", self._checked(self._chat), methods=["POST"]),
             Route("/v1/completions", self._checked(self._completions), methods=["POST"]),
@@ -65,7 +65,7 @@ class Service:
             Route("/metrics", self._metrics),
         ]
         handlers = {ApiError: _api_error, HTTPException: _http_error, Exception: _own_fault}
-        return _Gate(Starlette(routes=routes, exception_handlers=handlers), allowed_hosts)
+        return Starlette(routes=routes, exception_handlers=handlers)
 
     def end_streams(self) -> None:
         """Tell every open stream that the server is stopping. May be called from any thread."""
@@ -109,10 +109,10 @@ class Service:
             self._coming -= coming
         prompts = jobs[:: call.n]
         reply = Reply(call, self.worker.backend.model, sum(len(job.request.ids) for job in prompts))
-        headers = {"X-Request-Id": http.headers.get("x-request-id", reply.id)[:200]}
+        http.scope["access"].jobs = jobs
         if call.stream:
-            return _Stream(self, self._events(reply, jobs, queue), jobs, queue, {**HEADERS, **headers})
-        return await self._whole(http, reply, jobs, queue, headers)
+            return _Stream(self, self._events(reply, jobs, queue), jobs, queue)
+        return await self._whole(http, reply, jobs, queue)
 
     async def _submit(self, call: Call, salt: str) -> tuple[list[Job], asyncio.Queue[Any]]:
         queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -153,9 +153,7 @@ class Service:
                 yield event(reply.usage_chunk())
         yield DONE
 
-    async def _whole(
-        self, http: HttpRequest, reply: Reply, jobs: list[Job], queue: asyncio.Queue[Any], headers: dict[str, str]
-    ) -> Response:
+    async def _whole(self, http: HttpRequest, reply: Reply, jobs: list[Job], queue: asyncio.Queue[Any]) -> Response:
         choices = self._choices(reply.call, jobs)
         gone = asyncio.ensure_future(_disconnected(http))
         try:
@@ -177,7 +175,7 @@ class Service:
         finally:
             gone.cancel()
             self.leave(jobs, queue)
-        return JSONResponse(reply.whole(list(choices.values())), headers=headers)
+        return JSONResponse(reply.whole(list(choices.values())))
 
     def _choices(self, call: Call, jobs: list[Job]) -> dict[Job, Choice]:
         backend = self.worker.backend
@@ -242,10 +240,8 @@ class Service:
 class _Stream(StreamingResponse):
     """Ends the requests behind a stream whatever happens to it, even before its first event."""
 
-    def __init__(
-        self, service: Service, events: AsyncIterator[bytes], jobs: list[Job], queue: Any, headers: Any
-    ) -> None:
-        super().__init__(events, headers=headers)
+    def __init__(self, service: Service, events: AsyncIterator[bytes], jobs: list[Job], queue: Any) -> None:
+        super().__init__(events, headers=HEADERS)
         self._service, self._jobs, self._queue = service, jobs, queue
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -253,24 +249,6 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._service.leave(self._jobs, self._queue)
-
-
-class _Gate:
-    """Refuses unknown host names. Any web page could point its own name at this server otherwise (DNS rebinding)."""
-
-    def __init__(self, app: Any, allowed_hosts: tuple[str, ...]) -> None:
-        self._app, self._hosts = app, allowed_hosts
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-            if name not in self._hosts:
-                message = f"This server does not answer to the host {name!r}. Allow it with --allowed-host."
-                response = JSONResponse(ApiError(403, message).body, 403)
-                await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 async def _body(http: HttpRequest) -> bytes:

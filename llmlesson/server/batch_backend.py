@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ class BatchBackend:
 
     def __init__(self, batch: BatchEngine) -> None:
         self.batch = batch
+        self._read: list[Request] = []  # by the last step
         self.model = batch.engine.name.rstrip("/").rpartition("/")[2] or batch.engine.name
         room = batch.pool.num_blocks * batch.pool.block_size
         self.context = min(batch.engine.config.max_position_embeddings, room)
@@ -76,7 +77,11 @@ class BatchBackend:
 
     def step(self) -> Mapping[Any, Any]:
         report = self.batch.step()
+        self._read = [share.request for share in report.plan.shares]
         return {**report.steps, **dict.fromkeys(report.failed, LessonError(NO_SCORES))}
+
+    def read(self) -> Collection[Request]:
+        return self._read
 
     def __len__(self) -> int:
         return len(self.batch)

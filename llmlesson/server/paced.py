@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ class PacedBackend:
     def __init__(self, token_seconds: float = 0.05, prompt_seconds: float = 0.0, slots: int = 8) -> None:
         self._token_seconds, self._prompt_seconds, self._slots = token_seconds, prompt_seconds, slots
         self._queue: list[PacedRequest] = []  # the first `slots` of them run
+        self._read: list[PacedRequest] = []  # by the last step
 
     def requests(self, call: Call) -> list[PacedRequest]:
         if call.logprobs is not None:
@@ -87,7 +88,7 @@ class PacedBackend:
             self._queue.remove(request)
 
     def step(self) -> Mapping[Any, Any]:
-        running = self._queue[: self._slots]
+        self._read = running = self._queue[: self._slots]
         new = sum(len(request.ids) for request in running if not request.token_ids)
         time.sleep(self._token_seconds + new * self._prompt_seconds)
         steps = {}
@@ -101,6 +102,9 @@ class PacedBackend:
                 self._queue.remove(request)
             steps[request] = PacedStep(word if len(request.token_ids) == 1 else f" {word}", request.finish_reason)
         return steps
+
+    def read(self) -> Collection[PacedRequest]:
+        return self._read
 
     def __len__(self) -> int:
         return len(self._queue)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from llmlesson.errors import LessonError
+from llmlesson.server.access import AccessLog, Gate
 from llmlesson.server.app import Service
 from llmlesson.server.worker import Backend, Worker
 
@@ -27,6 +29,7 @@ class Server:
     engine: an Engine (it gets a batch engine), a BatchEngine, or another backend. port: 0 takes a free one. queue: the
     most requests at once, running and waiting; more are refused with 429. api_key: what clients must send, if given.
     allowed_hosts: host names that it accepts besides loopback ones, for instance behind a balancer.
+    access_log: a file that gets a line of JSON for each request; see `log`.
 
         server = Server(engine).start()
         server.url              # "http://127.0.0.1:PORT"; clients of OpenAI take url + "/v1"
@@ -40,10 +43,11 @@ class Server:
         queue: int = 256,
         api_key: str | None = None,
         allowed_hosts: tuple[str, ...] = (),
+        access_log: str | Path | None = None,
     ) -> None:
         self._worker = Worker(_backend(engine))
         self._service = Service(self._worker, queue, api_key)
-        self._app = self._service.app((*LOOPBACK, *allowed_hosts))
+        self._app = AccessLog(Gate(self._service.app(), (*LOOPBACK, *allowed_hosts)), access_log)
         self._port = port
         self._uvicorn: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -52,6 +56,14 @@ class Server:
     def url(self) -> str:
         """Its address, once it has started."""
         return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The last 1,000 requests that have ended: id, status, and the times of queue, prefill, decode and stream.
+
+        `views.journey` draws one of them. Those to /health and /metrics are left out.
+        """
+        return list(self._app.entries)
 
     def start(self) -> Server:
         """Listen in a thread of its own. Raises LessonError if the port is taken."""
@@ -96,6 +108,7 @@ class Server:
         self._uvicorn.should_exit = True
         self._thread.join(GRACE + 5)
         self._worker.stop(GRACE + 5)
+        self._app.close()
         self._uvicorn = None
 
     def __enter__(self) -> Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -41,6 +41,9 @@ class Backend(Protocol):
     def step(self) -> Mapping[Any, Any]:
         """One step: each request that got a token, with its Step; each that failed, with an exception."""
 
+    def read(self) -> Collection[Any]:
+        """The requests of which the last step read tokens, be it a part of a prompt."""
+
     def __len__(self) -> int:
         """Requests that have not ended."""
 
@@ -55,6 +58,7 @@ class Job:
     request: Any
     tell: Callable[[Job, Any], None]  # with a Step, or with an exception if the engine failed
     arrived: float = field(default_factory=time.perf_counter)
+    started: float | None = None  # the first step that read of it began: until then it was in the queue
     tokens_at: list[float] = field(default_factory=list)
 
 
@@ -115,12 +119,16 @@ class Worker:
                     self._changed.wait()
                 if self._stopping:
                     return
+            began = time.perf_counter()
             try:
                 steps = self.backend.step()
             except Exception as error:  # whatever it is, nobody must wait for a token that never comes
                 self._fail(error)
                 continue
             now = time.perf_counter()
+            for request in self.backend.read():
+                if (reading := self._jobs.get(request)) and reading.started is None:
+                    reading.started = began
             for request, step in steps.items():
                 failed = isinstance(step, Exception)
                 with self._changed:
