@@ -252,7 +252,10 @@ class _Stream(StreamingResponse):
 
 
 async def _body(http: HttpRequest) -> bytes:
+    declared = http.headers.get("content-length", "0")
     parts, size = [], 0
+    if declared.isdigit() and int(declared) > MAX_BODY:
+        raise ApiError(413, f"The body is larger than {MAX_BODY:,} bytes.")
     async for part in http.stream():
         size += len(part)
         if size > MAX_BODY:

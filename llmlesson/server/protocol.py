@@ -96,7 +96,7 @@ def parse_call(body: Mapping[str, Any], kind: str, model: str) -> Call:
         raise ApiError(400, f"'echo' can't be combined with {what} here.", param="echo")
     return Call(
         kind,
-        [_get(body, "messages", list)] if kind == CHAT else _prompts(body),
+        [_messages(body)] if kind == CHAT else _prompts(body),
         max_tokens,
         _sampling(body),
         stop,
@@ -116,7 +116,7 @@ def parse_tokenize(body: Mapping[str, Any], model: str) -> tuple[Any, bool, bool
     if _get(body, "add_generation_prompt", bool, True) is False:
         raise ApiError(400, "A chat is always followed by the answer's beginning here.", param="add_generation_prompt")
     chat = "messages" in body
-    prompt = _get(body, "messages", list) if chat else _get(body, "prompt", str)
+    prompt = _messages(body) if chat else _get(body, "prompt", str)
     special, names = _get(body, "add_special_tokens", bool, True), _get(body, "return_token_strs", bool, False)
     return prompt, chat, special, names
 
@@ -136,6 +136,18 @@ def _check_model(body: Mapping[str, Any], model: str) -> None:
         raise ApiError(
             404, f"There is no model {asked!r} here. This server has {model!r}.", param="model", code="model_not_found"
         )
+
+
+def _messages(body: Mapping[str, Any]) -> list[Any]:
+    messages = _get(body, "messages", list)
+    for index, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, dict) else None
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if not isinstance(part, dict) or part.get("type", "text") != "text":
+                kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+                where = f"messages[{index}].content[{place}]"
+                raise ApiError(400, f"This server reads text only, and {where} is of type {kind!r}.", param=where)
+    return messages
 
 
 def _prompts(body: Mapping[str, Any]) -> list[Any]:

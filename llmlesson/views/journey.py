@@ -56,7 +56,7 @@ def journey(entry: Mapping[str, Any], exchange: Exchange | None = None) -> str:
         parts += [label(LABEL - 10, middle + 4, name, 12, "end"), *draw(x_of, middle)]
     rows = _stages(answered[0], entry, exchange)
     spoken = f"Request {entry['id']}: " + "; ".join(f"{name} {duration(seconds)}" for name, seconds, _ in rows) + "."
-    explained = "Dotted waits, blue is prefill, each orange bar a decode step, the line the stream."
+    explained = "Dotted: waiting. Blue: prefill. Each orange bar: a decode step. The line: the stream."
     where = "Measured by the server" + (" and its client; the network's time is split evenly." if exchange else ".")
     return styled(
         announced(f"{len(answered[0]['tokens'])} tokens in {duration(total)}")
@@ -89,7 +89,8 @@ def _work(choice: Mapping[str, Any]) -> Draw:
         parts += _bar(choice["started"], tokens[0], "prompt", PREFILL)(x_of, middle)
         for before, after in pairwise(tokens):
             width = x_of(after) - x_of(before)
-            parts.append(band(x_of(before) + min(1, width / 4), middle - DECODE / 2, width * 0.9, DECODE, "answer"))
+            gap = min(2, width / 3)
+            parts.append(band(x_of(before) + gap / 2, middle - DECODE / 2, width - gap, DECODE, "answer"))
         if choice["finish_reason"] not in ("eos", "stop", "length", "cache_full"):
             parts.append(label(x_of(tokens[-1]) + 5, middle + 4, f"✗ {choice['finish_reason']}", 12, colour="broken"))
         return parts
