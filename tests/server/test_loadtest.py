@@ -101,7 +101,7 @@ def answered(pieces, status=200, headers=None):
 
 def test_a_stream_on_a_clock():
     seen = answered([ROLE, chunk("a"), chunk("b"), chunk(reason="stop"), USAGE], headers={"X-Request-Id": "7"})
-    assert seen == Exchange(0.0, [2.0, 3.0], 5.0, 3, "ab", "", "7")
+    assert seen == Exchange(0.0, [2.0, 3.0], 5.0, 3, "ab", "", "7", status=200)
     assert (seen.ttft, seen.gaps, seen.tpot) == (2.0, [1.0], 0.5)
 
 
