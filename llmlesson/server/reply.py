@@ -109,15 +109,17 @@ class Reply:
     def chunks(self, choice: Choice) -> Iterator[dict[str, Any]]:
         """The events of a stream that a new step of a choice makes: none, one, or two.
 
-        The first of each choice of a chat names the role, and nothing else: OpenAI's client counts what else its first
-        event has twice. A token that adds no text sends nothing.
+        The first of each choice of a chat names the role. A token that adds no text sends nothing of its own.
         """
-        if not choice.begun and self.call.kind == CHAT:
-            yield self._choice(choice, {"role": "assistant", "content": ""}, "", None, None)
+        role = {"role": "assistant"} if not choice.begun and self.call.kind == CHAT else {}
+        if role and self.call.logprobs is not None:
+            # In an event of its own: OpenAI's client counts log-probabilities of a choice's first event twice.
+            yield self._choice(choice, {**role, "content": ""}, "", None, None)
+            role = {}
         choice.begun = True
-        if choice.unsent:
+        if choice.unsent or role:
             text, logprobs = choice.take()
-            yield self._choice(choice, {"content": text}, text, logprobs, None)
+            yield self._choice(choice, {**role, "content": text}, text, logprobs, None)
         if choice.finish_reason:
             _, logprobs = choice.take()  # of tokens that added no text
             yield self._choice(choice, {}, "", logprobs, FINISH[choice.finish_reason])
