@@ -119,6 +119,8 @@ class Service:
         loop = asyncio.get_running_loop()
 
         def tell(job: Job, news: Any) -> None:
+            if isinstance(news, Exception):
+                self.metrics.ended(job, "error")
             with contextlib.suppress(RuntimeError):  # the loop has closed, so nobody is listening
                 loop.call_soon_threadsafe(queue.put_nowait, news if isinstance(news, Exception) else (job, news))
 

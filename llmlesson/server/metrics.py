@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from llmlesson.server.worker import Job, Worker
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
+TOKENS = tuple(2**n for n in range(14))
 
 
 class Metrics:
@@ -24,6 +25,14 @@ class Metrics:
         self._first = self._new(Histogram, "time_to_first_token_seconds", "From arrival to the first token.")
         self._gap = self._new(Histogram, "inter_token_latency_seconds", "Between two tokens of an answer.")
         self._whole = self._new(Histogram, "e2e_request_latency_seconds", "From arrival to the last token.")
+        self._queue = self._new(Histogram, "request_queue_time_seconds", "In the queue, until a step reads of it.")
+        self._prefill = self._new(Histogram, "request_prefill_time_seconds", "From the queue's end to the first token.")
+        self._decode = self._new(Histogram, "request_decode_time_seconds", "From the first token to the last.")
+        self._mean_gap = self._new(
+            Histogram, "request_time_per_output_token_seconds", "Mean gap between tokens: one sample a request."
+        )
+        self._prompt_length = self._new(Histogram, "request_prompt_tokens", "Tokens of a prompt.", buckets=TOKENS)
+        self._length = self._new(Histogram, "request_generation_tokens", "Tokens of an answer.", buckets=TOKENS)
         for number, (name, says) in enumerate(
             (
                 ("num_requests_running", "Requests that share the steps now."),
@@ -39,17 +48,28 @@ class Metrics:
         self._ended.labels(**self._labels, finished_reason=reason).inc()
         self._prompt.labels(**self._labels).inc(len(job.request.ids))
         self._generation.labels(**self._labels).inc(len(job.tokens_at))
-        if job.tokens_at:
+        if job.started is not None:
+            self._queue.labels(**self._labels).observe(job.started - job.arrived)
+        if job.tokens_at and job.started is not None:
+            first, last, count = job.tokens_at[0], job.tokens_at[-1], len(job.tokens_at)
+            self._prefill.labels(**self._labels).observe(first - job.started)
             self._first.labels(**self._labels).observe(job.tokens_at[0] - job.arrived)
             for before, after in pairwise(job.tokens_at):
                 self._gap.labels(**self._labels).observe(after - before)
             if reason not in ("abort", "error"):
-                self._whole.labels(**self._labels).observe(job.tokens_at[-1] - job.arrived)
+                self._whole.labels(**self._labels).observe(last - job.arrived)
+                self._decode.labels(**self._labels).observe(last - first)
+                self._prompt_length.labels(**self._labels).observe(len(job.request.ids))
+                self._length.labels(**self._labels).observe(count)
+                if count > 1:
+                    self._mean_gap.labels(**self._labels).observe((last - first) / (count - 1))
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _new(self, kind: Any, name: str, says: str, more: tuple[str, ...] = ()) -> Any:
-        options = {"buckets": SECONDS} if kind is Histogram else {}
+    def _new(
+        self, kind: Any, name: str, says: str, more: tuple[str, ...] = (), buckets: tuple[float, ...] = SECONDS
+    ) -> Any:
+        options = {"buckets": buckets} if kind is Histogram else {}
         return kind(f"llmlesson_{name}", says, ("model_name", *more), registry=self._registry, **options)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import openai
@@ -309,6 +311,7 @@ def test_an_engine_that_fails_is_no_clean_end(server, batch):
     count = iter(range(3, 100))
     response = httpx.post(server.url + CHAT, json=body, trust_env=False)
     assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
+    assert 'finished_reason="error",model_name="tiny"} 2.0' in httpx.get(f"{server.url}/metrics", trust_env=False).text
     batch.step = step
     assert httpx.post(server.url + CHAT, json=GREEDY, trust_env=False).status_code == 200
 
@@ -366,7 +369,28 @@ def test_the_metrics_count_tokens(client):
     assert 'llmlesson_generation_tokens_total{model_name="tiny"} 5.0' in text
     assert 'llmlesson_request_success_total{finished_reason="length",model_name="tiny"} 1.0' in text
     assert 'llmlesson_inter_token_latency_seconds_count{model_name="tiny"} 4.0' in text
+    for name in ("queue_time_seconds", "prefill_time_seconds", "decode_time_seconds", "time_per_output_token_seconds"):
+        assert f'llmlesson_request_{name}_count{{model_name="tiny"}} 1.0' in text
+    assert 'llmlesson_request_generation_tokens_sum{model_name="tiny"} 5.0' in text
+    total = [metric(text, f"{name}_seconds_sum") for name in ("request_queue_time", "request_prefill_time")]
+    assert sum(total) == pytest.approx(metric(text, "time_to_first_token_seconds_sum"))
     assert 'llmlesson_num_requests_running{model_name="tiny"} 0.0' in text
+    assert metric(text, "request_time_per_output_token_seconds_sum") == pytest.approx(
+        metric(text, "request_decode_time_seconds_sum") / 4
+    )
+
+
+def metric(text, name):
+    return float(re.search(rf"^llmlesson_{name}{{.*}} (.*)$", text, re.MULTILINE)[1])
+
+
+def test_the_table_of_metrics_is_complete(client):
+    shown = set(
+        re.findall(r"^# TYPE llmlesson_(\w+?)(?:_total)? (?!.*_created)", client.get("/metrics").text, re.MULTILINE)
+    )
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    listed = re.findall(r"`(\w+?)(?:_total)?(?:{\w+})?`", page.partition("## Metrics")[2].partition("Not here")[0])
+    assert {name for name in shown if not name.endswith("_created")} <= set(listed)
 
 
 def test_two_servers_over_one_engine_answer_alike(engine):
