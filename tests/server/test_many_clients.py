@@ -125,7 +125,7 @@ FIELDS = {
     "/tokenize": ["prompt", "messages", "model", "add_special_tokens", "return_token_strs", "add_generation_prompt"],
     "/detokenize": ["tokens", "model"],
 }
-FUZZ = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("path", FIELDS)
