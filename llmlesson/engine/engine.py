@@ -20,6 +20,7 @@ from llmlesson.engine.prompt import Ids, Prompt, checked_ids, prompt_ids
 from llmlesson.engine.record import Recording
 from llmlesson.engine.request import Request
 from llmlesson.engine.sampling import Sampling
+from llmlesson.engine.speculative import Speculation
 from llmlesson.engine.tokenizer import Tokenizer
 from llmlesson.errors import LessonError, whole_number
 
@@ -154,16 +155,18 @@ class Engine:
         chat: bool = True,
         cache: KVCache | None = None,
         logprobs: int | None = None,
+        speculation: Speculation | None = None,
     ) -> Iterator[Step]:
         """Answer a prompt one Step at a time, each as soon as it is ready.
 
         prompt: text or messages, put into the chat template unless `chat` is False, or a list of ids.
         sampling: how tokens are chosen; greedy if not given. stop: texts that end the answer and are not part of it.
-        A `cache` with earlier positions is continued. Wrong input raises LessonError here, not at the first step. The
+        A `cache` with earlier positions is continued. With `speculation`, tokens are guessed ahead: the answer is the
+        same, up to rounding (see `speculative`). Wrong input raises LessonError here, not at the first step. The
         caller may stop at any time; the engine keeps nothing.
         """
         request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache, logprobs)
-        return self._steps(request, cache)
+        return self._steps(request, cache, speculation)
 
     def generate(
         self,
@@ -173,12 +176,13 @@ class Engine:
         stop: str | Sequence[str] | None = None,
         chat: bool = True,
         cache: KVCache | None = None,
+        speculation: Speculation | None = None,
     ) -> Generation:
         """The same as `stream`, all at once."""
         started = time.perf_counter()
         request, cache = self._start(prompt, max_new_tokens, sampling, stop, chat, cache)
         tokenize = time.perf_counter() - started
-        steps = list(self._steps(request, cache))
+        steps = list(self._steps(request, cache, speculation))
         return Generation(
             text=request.text,
             token_ids=request.token_ids,
@@ -247,8 +251,11 @@ class Engine:
         cache.require_room(len(request.ids))
         return request, cache
 
-    def _steps(self, request: Request, cache: KVCache) -> Iterator[Step]:
+    def _steps(self, request: Request, cache: KVCache, speculation: Speculation | None) -> Iterator[Step]:
         """The steps of an answer, until the request ends. The last token is never read into the cache."""
+        if speculation is not None:
+            yield from speculation.steps(self, request, cache)
+            return
         prompt = torch.tensor(request.ids, device=self.device)
         if self.device.type == "cuda" and self.model.recording is None:
             tokens = tokens_read_behind(self.model, cache, request, lambda: self._next(prompt, cache))
