@@ -11,11 +11,11 @@ from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 from llmlesson.measure.serving import Point, Service
+from llmlesson.views.loglog import HEIGHT, WIDTH, LogLog
 from llmlesson.views.markup import folded, label, note, svg, table
 from llmlesson.views.plot import DASHES, FONT, NEUTRAL, Pictured, colour, new_figure
 from llmlesson.views.style import PALETTE, paint
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 420, 70, 40, 40, 46
 SVG_DASHES = ("6 3", "2 3", "9 3 2 3")
 PLACES = ("bottom left", "bottom right", "top right")  # of a curve's name beside its last point: the curves lie close
 
@@ -58,7 +58,7 @@ def serving_figure(curves: Sequence[Curve], title: str = "How fast for each, and
                 mode="lines+markers",
                 line=dict(color=colour("answer"), width=2),
                 marker=dict(color=colour("answer"), size=9),
-                hovertext=[f"measured here: {says(point)}" for point in curve.measured],
+                hovertext=[f"measured here: {says(point).rpartition('<br>')[0]}" for point in curve.measured],
                 hovertemplate="%{hovertext}<extra></extra>",
                 name=f"{curve.name}, measured",
                 visible=curve.place == places[0],
@@ -152,34 +152,27 @@ def serving_picture(curves: Sequence[Curve], kind: str) -> str:
     """The still of one place: its curves for one kind of request, what was measured, and the numbers to read. HTML."""
     lines = [(curve, with_turn(curve.services[kind])) for curve in curves]
     every = [point for curve, points in lines for point in (*points, *curve.measured)]
-    left, right = log10(min(p.each for p in every)) - 0.1, log10(max(p.each for p in every)) + 0.1
     low, high = floor(log10(min(p.in_all for p in every))), ceil(log10(max(p.in_all for p in every)) + 0.05)
-
-    def x(value: float) -> float:
-        return LEFT + (log10(value) - left) / (right - left) * (WIDTH - LEFT - RIGHT)
-
-    def y(value: float) -> float:
-        return TOP + (high - log10(value)) / (high - low) * (HEIGHT - TOP - BOTTOM)
-
-    parts = []
-    for power in range(low, high + 1):
-        parts.append(f'<path d="M{LEFT} {y(10**power):.1f}H{WIDTH - RIGHT}" {paint(stroke="line")}/>')
-        parts.append(label(LEFT - 8, y(10**power) + 4, f"{10**power:,}", anchor="end"))
-    for value in _ticks(10**left, 10**right):
-        parts.append(f'<path d="M{x(value):.1f} {TOP}V{HEIGHT - BOTTOM}" {paint(stroke="line")}/>')
-        parts.append(label(x(value), HEIGHT - BOTTOM + 16, f"{value:,g}", anchor="middle"))
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "tokens a second, for each user", anchor="middle"))
-    parts.append(label(14, HEIGHT / 2 - 16, "tokens a second, in all", anchor="middle", turn=-90))
+    left, right = min(p.each for p in every) / 1.25, max(p.each for p in every) * 1.25
+    plot = LogLog(left, right, 10**low, 10**high)
+    parts = plot.axes(
+        _ticks(left, right),
+        [10**power for power in range(low, high + 1)],
+        ("tokens a second, for each user", "tokens a second, in all"),
+        ("{:,g}".format, "{:,g}".format),
+    )
     for index, (curve, points) in enumerate(lines):
-        places = [(x(point.each), y(point.in_all)) for point in points]
-        path = "".join(f"{'L' if i else 'M'}{px:.1f} {py:.1f}" for i, (px, py) in enumerate(places))
+        places = [(plot.x(point.each), plot.y(point.in_all)) for point in points]
+        path = plot.line([(point.each, point.in_all) for point in points])
         dash = SVG_DASHES[index % len(SVG_DASHES)]
         parts.append(f'<path d="{path}" {paint(stroke="answer", width=2, dash=dash)}/>')
         turn = curve.services[kind].turning_point
         for point, (px, py) in zip(points, places, strict=True):
             parts.append(_mark(px, py, wall=point is points[-1], turn=point.users == turn))
         for point in curve.measured:
-            parts.append(f'<circle cx="{x(point.each):.1f}" cy="{y(point.in_all):.1f}" r="5" {paint("answer")}/>')
+            parts.append(
+                f'<circle cx="{plot.x(point.each):.1f}" cy="{plot.y(point.in_all):.1f}" r="5" {paint("answer")}/>'
+            )
         px, py = places[-1]
         where = PLACES[index % len(PLACES)]
         at, anchor = py - 24 if "top" in where else py + 22, "end" if "left" in where else "start"

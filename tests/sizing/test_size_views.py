@@ -75,3 +75,18 @@ def test_names_of_lines_that_end_together_stay_apart():
     pixels = 332 / 1.1 / (max(spans) - min(spans))
     places = sorted(note.y * pixels + note.yshift for note in figure.layout.annotations)
     assert all(upper - lower >= 14.9 for lower, upper in itertools.pairwise(places))
+
+
+def test_the_still_shows_the_same_sizes_and_names_all_lines():
+    pictured = views.sizes_figure(MODELS, (128, 4096), gpus=("T4-16GB",))
+    for model in MODELS:
+        assert f"{kv_cache(model, 4096).nbytes:,} bytes" in pictured.html
+        assert f">{model} (" in pictured.html
+    assert ">memory of T4-16GB<" in pictured.html
+    assert pictured.text == views.size_curves_text(MODELS, (128, 4096), gpus=("T4-16GB",))
+
+
+def test_hovering_shows_exact_bytes():
+    figure = views.size_curves(MODELS, (128, 4096), gpus=())
+    for model, trace in zip(MODELS, figure.data, strict=True):
+        assert trace.customdata[1][0].startswith(f"{kv_cache(model, 4096).nbytes:,} bytes")
