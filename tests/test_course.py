@@ -164,6 +164,7 @@ WHERE = {
     "04": ("Prefill", "Decode"),
     "04b": ("Prefill", "Decode"),
     "05": ("Prefill", "Decode"),
+    "05b": ("Prefill", "Decode"),
     "06": ("Prefill", "Decode"),
     "06b": ("Prefill", "Decode"),
     "07": ("Client", "LLM server", "Streaming response"),

@@ -185,7 +185,7 @@ def _random_case(
 
 
 EXERCISE = Exercise(
-    lesson="05",
+    lesson="05b",
     stub=STUB,
     hints=(
         "How many bytes does the service need in memory? The same bytes are what a step reads. So there is one number "
