@@ -5,7 +5,7 @@ import io
 import re
 
 import pytest
-from teaching.pages import DOCS
+from teaching.documents import DOCS
 
 import llmlesson
 from llmlesson.lessons.real import real_engine

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from teaching.pages import LESSONS, PLANS, cells, cells_by_part, plan, table
+from teaching.documents import LESSONS, PLANS, cells, cells_by_part, plan, table
 
 from cells import COMMENTS, EXPLAIN
 from llmlesson.lessons.cache_lab import PATIENTS

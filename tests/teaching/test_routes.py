@@ -8,7 +8,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from teaching.pages import DOCS, LESSONS, ROOT, cells_by_part, plan, table
+from teaching.documents import DOCS, LESSONS, ROOT, cells_by_part, plan, table
 
 from llmlesson.cli import build_parser
 from llmlesson.lessons.exercise import exercise_names, find_exercise
