@@ -207,7 +207,7 @@ def test_difference(expected, got, says):
 
 
 def test_an_expected_result_must_be_comparable():
-    with pytest.raises(TypeError, match="can't be of the type object"):
+    with pytest.raises(TypeError, match="can't have the type object"):
         difference(object(), 1)
 
 

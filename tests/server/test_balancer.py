@@ -41,7 +41,7 @@ def ask(url, **more):
     return httpx.post(url + CHAT, json={**SHORT, **more}, trust_env=False, timeout=30)
 
 
-def settle(done, seconds=20):
+def settle(done, seconds=60):
     until = time.monotonic() + seconds
     while not done() and time.monotonic() < until:
         time.sleep(0.02)

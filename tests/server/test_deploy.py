@@ -24,7 +24,7 @@ def body(tokens, stream=True):
     return {"messages": [{"role": "user", "content": "hello"}], "max_tokens": tokens, "stream": stream}
 
 
-def settle(done, seconds=20):
+def settle(done, seconds=60):
     until = time.monotonic() + seconds
     while not done() and time.monotonic() < until:
         time.sleep(0.02)
@@ -103,8 +103,8 @@ def test_a_client_that_leaves_is_seen(setup):
 
 def test_a_client_that_leaves_a_stream_is_seen(setup):
     client, backends, _ = setup()
-    with client.stream("POST", CHAT, json=body(2000)) as response:
-        next(response.iter_raw())
+    with ExitStack() as reading:
+        opened(client, reading, 2000)
         assert sum(map(len, backends)) == 1
     settle(lambda: not any(map(len, backends)))
 

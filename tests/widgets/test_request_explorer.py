@@ -61,7 +61,7 @@ def test_a_prompt_of_ones_own_replaces_the_first(explorer, tiny_engine):
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"), [("  \n ", "Type a prompt first"), ("the " * 2000, f"at most {LONGEST_PROMPT}")]
+    ("typed", "says"), [("  \n ", "Type a prompt first"), ("the " * 2000, f"the limit is {LONGEST_PROMPT}")]
 )
 def test_what_cannot_be_sent_is_said_and_the_last_request_stays(explorer, typed, says):
     click(explorer, "Send")
