@@ -151,7 +151,8 @@ def test_one_who_waits_in_the_queue_and_leaves_frees_the_place(paced):
     server = paced(0.02, slots=1, queue=2)
     body = {"messages": MESSAGES, "max_tokens": 200, "stream": True}
     with httpx.stream("POST", server.url + CHAT, json=body, trust_env=False) as running:
-        next(running.iter_raw())
+        pieces = running.iter_raw()  # held: a reader that nobody holds closes its response
+        next(pieces)
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(server.url + CHAT, json={**body, "stream": False}, timeout=0.3, trust_env=False)
         until = time.monotonic() + 20
