@@ -45,6 +45,7 @@ def build(output: Path, stored: bool) -> None:
         sources, html = Path(scratch, "sources"), Path(scratch, "html")
         collect(sources)
         machine = "" if stored else run_lessons(sources / "notebooks")
+        join_sizes(sources / "notebooks")
         command = [sys.executable, "-m", "sphinx", "--builder", "html", "--quiet", "--fail-on-warning", "--keep-going"]
         paths = ["--conf-dir", ROOT / "site", "--doctree-dir", Path(scratch, "doctrees"), sources, html]
         subprocess.run([*command, "--define", f"machine={machine}", *paths], check=True)
@@ -79,11 +80,23 @@ def collect(sources: Path) -> None:
 def unbroken(text: str) -> str:
     """Markdown in which sizes such as "524.29 MB = 500.00 MiB" stay on one line. Headings, code and tags stay."""
     parts = CODE.split(text)  # prose, then code and the group inside it, in turns
-    return "".join(
-        BYTES.sub(lambda found: re.sub("[ \n]", "\N{NO-BREAK SPACE}", found[0]), part) if index % 3 == 0 else part
-        for index, part in enumerate(parts)
-        if index % 3 != 2
-    )
+    return "".join(joined(part) if index % 3 == 0 else part for index, part in enumerate(parts) if index % 3 != 2)
+
+
+def joined(text: str) -> str:
+    """Text or HTML in which sizes stay on one line."""
+    return BYTES.sub(lambda found: re.sub("[ \n]", "\N{NO-BREAK SPACE}", found[0]), text)
+
+
+def join_sizes(folder: Path) -> None:
+    """Do so in the tables and pictures that the notebooks' cells put out."""
+    for path in folder.glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            for output in cell.get("outputs", []):
+                if "text/html" in output.get("data", {}):
+                    output.data["text/html"] = joined(output.data["text/html"])
+        nbformat.write(notebook, path)
 
 
 def fold(cell: nbformat.NotebookNode) -> None:

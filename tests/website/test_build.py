@@ -95,6 +95,14 @@ def test_stored_outputs_are_shown_as_they_are(course: Course):
     assert [a["href"] for a in note.select("a")] == ["../index.html#start"]
 
 
+def test_sizes_in_pictures_and_tables_stay_on_one_line(course: Course):
+    course.write("from IPython.display import HTML\nHTML('<p>1.75 MB = 1.67 MiB, and 46,080 bytes</p>')")
+    assert course.build().returncode == 0
+    assert course.page.select_one(".output p").get_text() == "1.75~MB~=~1.67~MiB, and 46,080~bytes".replace(
+        "~", "\N{NO-BREAK SPACE}"
+    )
+
+
 def test_nothing_is_replaced_when_a_cell_fails(course: Course):
     course.write("1 / 0")
     assert "ZeroDivisionError" in refused(course)
