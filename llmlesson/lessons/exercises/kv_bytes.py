@@ -125,8 +125,38 @@ MISTAKES = (
         "Each KV head has head_dim numbers: multiply, don't add.",
     ),
     Mistake(SOLUTION.replace('config["num_attention_heads"]', "config.num_attention_heads"), says="AttributeError"),
+    Mistake(
+        SOLUTION.replace(
+            'config.get("num_key_value_heads", query_heads)',
+            'query_heads // config.get("num_key_value_heads", query_heads)',
+        ),
+        "You counted the query heads of a group. The KV heads are stored, and num_key_value_heads is their number.",
+    ),
+    Mistake(
+        SOLUTION.replace("tokens *", "(tokens + 1) *"),
+        "You counted one token too many. The answer's next token adds its K and V when it is read, and not before.",
+    ),
+    Mistake(
+        SOLUTION.replace("tokens *", "(tokens - 1) *"),
+        "You counted one token too few. The first token has keys and values like any other.",
+    ),
+    Mistake(
+        SOLUTION.replace("tokens *", "tokens * tokens *"),
+        "You counted a pair of every two tokens. That is the table of scores, which nobody keeps: K and V grow evenly.",
+    ),
+    Mistake(SOLUTION.replace("tokens * ", ""), "That is one token. Each of them leaves keys and values behind."),
+    Mistake(
+        SOLUTION.replace("* value_bytes", "* value_bytes // 8"),
+        "You divided by 8. value_bytes are bytes already: 2 for 16 bits.",
+    ),
+    Mistake(
+        SOLUTION.replace('config.get("head_dim") or config["hidden_size"] // query_heads', "64"),
+        "64 is the head_dim of this course's model. Other models have another: take it from the config.",
+    ),
 )
 
+# A wrong result shows which number went wrong: 5 layers, 21 query heads in 3 groups of 7, head_dim 96.
+NO_TWO_ALIKE = {"num_hidden_layers": 5, "num_attention_heads": 21, "num_key_value_heads": 3, "hidden_size": 2016}
 # As in the models' own config.json. Llama-2-7B's first one had no num_key_value_heads; Falcon-7B has one KV head for
 # 71 query heads.
 SMOLLM2 = {"num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 576}
@@ -144,6 +174,7 @@ REAL = ("meta-llama/Llama-3.1-405B", "Qwen/Qwen3-32B", "mistralai/Mistral-7B-v0.
 
 
 def cases(rng: random.Random) -> Iterator[Case]:
+    yield Case((NO_TWO_ALIKE, 11, 13, 1), 411_840, "A made-up model: 13 users with 11 tokens each, in 8 bits.")
     yield Case((SMOLLM2, 1, 1, 2), 23_040, "The model of this course, one token in 16 bits.")
     yield Case((LLAMA_2_7B, 1, 1, 2), 524_288, "Llama-2-7B, one token in 16 bits: the article's number.")
     yield Case((QWEN_2_5_7B, 1, 1, 2), 57_344, "Qwen2.5-7B has 4 KV heads for 28 query heads.")
