@@ -126,7 +126,9 @@ FIELDS = {
     "/tokenize": ["prompt", "messages", "model", "add_special_tokens", "return_token_strs", "add_generation_prompt"],
     "/detokenize": ["tokens", "model"],
 }
-FUZZ = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# A busy machine may be slow to answer, and that is no fault of the examples.
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+FUZZ = settings(deadline=None, max_examples=25, suppress_health_check=SLOW)
 
 
 @pytest.mark.parametrize("path", FIELDS)
@@ -146,7 +148,7 @@ NUMBERS = st.integers(-3, 30) | st.floats(-3, 3) | st.none()
 @given(numbers=st.dictionaries(st.sampled_from([*FIELDS[CHAT][1:6], "temperature", "top_p", "n"]), NUMBERS))
 def test_no_mix_of_numbers_makes_the_server_fail(client, numbers):
     response = client.post(CHAT, json={"messages": MESSAGES, "max_tokens": 2, "logprobs": True, **numbers})
-    assert response.status_code in (200, 400)
+    assert response.status_code in (200, 400, 429)  # the last: more answers than fit into the queue
 
 
 @FUZZ
