@@ -14,6 +14,8 @@ from llmlesson.errors import LessonError, whole_number
 
 SEEDS = (-(2**63), 2**64 - 1)  # what torch's random numbers take
 
+TINY = torch.finfo(torch.float32).tiny  # a smaller divisor is 0 in float32, and 0 / 0 is NaN
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -91,7 +93,7 @@ class Sampling:
             return
         if self.temperature != 1.0:
             # Subtract the highest score first, so that a tiny temperature doesn't overflow to inf - inf.
-            yield "temperature", (scores := (scores - scores.max()) / self.temperature)
+            yield "temperature", (scores := (scores - scores.max()) / max(self.temperature, TINY))
         if self.top_k and self.top_k < len(scores):
             yield "top_k", (scores := _keep_top_k(scores, self.top_k))
         if self.top_p is not None and self.top_p < 1:

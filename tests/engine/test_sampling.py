@@ -300,3 +300,8 @@ def test_a_copy_draws_the_same_tokens_and_goes_on_by_itself():
     scores = torch.tensor([0.5, 0.9, 0.8])
     assert int(greedy.choose(scores)) == 0  # 1 and 2 were seen
     assert int(sampler.copy(Sampling(repetition_penalty=1.5)).choose(scores)) == 2  # only 1 was
+
+
+def test_a_temperature_too_small_for_float32_takes_the_best():
+    scores = torch.tensor([1.0, 3.0, 2.0])
+    assert Sampling(temperature=3e-211).explain(scores)["temperature"].tolist() == [0, 1, 0]

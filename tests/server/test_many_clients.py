@@ -148,7 +148,7 @@ NUMBERS = st.integers(-3, 30) | st.floats(-3, 3) | st.none()
 @given(numbers=st.dictionaries(st.sampled_from([*FIELDS[CHAT][1:6], "temperature", "top_p", "n"]), NUMBERS))
 def test_no_mix_of_numbers_makes_the_server_fail(client, numbers):
     response = client.post(CHAT, json={"messages": MESSAGES, "max_tokens": 2, "logprobs": True, **numbers})
-    assert response.status_code in (200, 400, 429)  # the last: more answers than fit into the queue
+    assert response.status_code in (200, 400)
 
 
 @FUZZ
