@@ -25,6 +25,7 @@ CHECKS = {
     "widgets": "jupyter.widgets",
     "plots": "jupyter.plots",
     "balancer": "balancer.balancer",
+    "loopback": "network.loopback",
     "proxy": "network.proxy",
 }
 ONLINE = {"online": "network.sources"}

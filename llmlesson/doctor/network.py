@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,17 @@ def proxy() -> Finding:
         return warning("proxy", what, set_variable("NO_PROXY", f"{excluded},127.0.0.1"))
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     return ok("proxy", (what or "none set") + ("; HF_HUB_OFFLINE is set, so the hub is never asked" if offline else ""))
+
+
+def loopback() -> Finding:
+    """Whether a program can listen on this machine's own address, and another reach it there."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=SECONDS).close()
+    except OSError as error:
+        what = f"no server can be reached on 127.0.0.1 ({error.strerror or error}): JupyterLab and lesson 07 need one"
+        return problem("loopback", what, "allow Python to listen on 127.0.0.1 in this machine's firewall or antivirus")
+    return ok("loopback", "servers can be reached on 127.0.0.1, as JupyterLab and lesson 07 need")
 
 
 def without_password(url: str) -> str:

@@ -90,3 +90,7 @@ class BatchBackend:
         pool, scheduler = self.batch.pool, self.batch.scheduler
         used = (pool.num_blocks - pool.num_free) / pool.num_blocks
         return len(scheduler.running), len(scheduler.waiting), used
+
+    def counts(self) -> tuple[int, int, int]:
+        counts = self.batch.scheduler.counts
+        return counts.prompt_tokens, counts.found_tokens, counts.preempted

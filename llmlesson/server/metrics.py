@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from llmlesson.server.worker import Job, Worker
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
 TOKENS = tuple(2**n for n in range(14))
+NOW = (
+    ("num_requests_running", "Requests that share the steps now."),
+    ("num_requests_waiting", "Requests in the queue."),
+    ("kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1."),
+)
+SO_FAR = (
+    ("prefix_cache_queries", "Tokens of prompts that were looked up in the cache."),
+    ("prefix_cache_hits", "How many of them were found there."),
+    ("num_preemptions", "How often a request lost its place in the cache to an older one."),
+)
 
 
 class Metrics:
@@ -33,15 +46,7 @@ class Metrics:
         )
         self._prompt_length = self._new(Histogram, "request_prompt_tokens", "Tokens of a prompt.", buckets=TOKENS)
         self._length = self._new(Histogram, "request_generation_tokens", "Tokens of an answer.", buckets=TOKENS)
-        for number, (name, says) in enumerate(
-            (
-                ("num_requests_running", "Requests that share the steps now."),
-                ("num_requests_waiting", "Requests in the queue."),
-                ("kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1."),
-            )
-        ):
-            gauge = self._new(Gauge, name, says)
-            gauge.labels(**self._labels).set_function(lambda number=number: worker.backend.load()[number])
+        self._registry.register(_Backend(worker))
 
     def ended(self, job: Job, reason: str) -> None:
         """Count a request that has finished, was left by its client ("abort"), or failed ("error")."""
@@ -73,3 +78,20 @@ class Metrics:
     ) -> Any:
         options = {"buckets": buckets} if kind is Histogram else {}
         return kind(f"llmlesson_{name}", says, ("model_name", *more), registry=self._registry, **options)
+
+
+class _Backend(Collector):
+    """What only the backend knows, read each time that somebody asks."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Metric]:
+        backend = self._worker.backend
+        now = zip(NOW, backend.load(), strict=True)
+        so_far = zip(SO_FAR, backend.counts(), strict=True)
+        for kind, values in ((GaugeMetricFamily, now), (CounterMetricFamily, so_far)):
+            for (name, says), value in values:
+                family = kind(f"llmlesson_{name}", says, labels=["model_name"])
+                family.add_metric([backend.model], value)
+                yield family

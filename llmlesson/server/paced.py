@@ -112,3 +112,6 @@ class PacedBackend:
     def load(self) -> tuple[int, int, float]:
         running = min(len(self._queue), self._slots)
         return running, len(self._queue) - running, running / self._slots
+
+    def counts(self) -> tuple[int, int, int]:
+        return 0, 0, 0  # it has no cache

@@ -50,6 +50,9 @@ class Backend(Protocol):
     def load(self) -> tuple[int, int, float]:
         """(running requests, waiting requests, share of the cache in use)."""
 
+    def counts(self) -> tuple[int, int, int]:
+        """So far: (tokens of prompts looked up in the cache, tokens found there, requests that lost their blocks)."""
+
 
 @dataclass(eq=False)
 class Job:

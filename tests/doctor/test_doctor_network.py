@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -11,6 +12,7 @@ import pytest
 
 from llmlesson.doctor import network
 from llmlesson.files import fetch
+from resilience.hard import apart
 
 VARIABLES = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
 
@@ -27,6 +29,22 @@ def no_settings(monkeypatch):
 
 def cached(monkeypatch, value):
     monkeypatch.setattr(network, "is_here", lambda: value)
+
+
+def test_loopback_works_here():
+    assert network.loopback().status == "ok"
+
+
+def test_without_loopback_the_message_says_who_needs_it():
+    """In a network of its own, where even 127.0.0.1 is down."""
+    prefix, impossible = apart("--net")
+    if impossible:
+        pytest.skip(impossible)
+    code = "from llmlesson.doctor import network; f = network.loopback(); print(f.status, f.what, '|', f.mend)"
+    said = subprocess.run([*prefix, sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("problem no server can be reached on 127.0.0.1 (")
+    assert "JupyterLab and lesson 07 need one" in said
+    assert "firewall" in said
 
 
 PROXY = "http://ada:se%40cret@proxy.example:3128"

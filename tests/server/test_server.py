@@ -380,6 +380,16 @@ def test_the_metrics_count_tokens(client):
     )
 
 
+def test_the_metrics_count_what_was_found_in_the_cache(client):
+    ids = list(range(40, 76))  # two full blocks of 16, and the rest
+    for _ in range(2):
+        client.post("/v1/completions", json={"prompt": ids, "max_tokens": 2, "ignore_eos": True})
+    text = client.get("/metrics").text
+    assert metric(text, "prefix_cache_queries_total") == 2 * len(ids)
+    assert metric(text, "prefix_cache_hits_total") == 32
+    assert metric(text, "num_preemptions_total") == 0
+
+
 def metric(text, name):
     return float(re.search(rf"^llmlesson_{name}{{.*}} (.*)$", text, re.MULTILINE)[1])
 
