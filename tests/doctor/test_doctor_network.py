@@ -9,10 +9,10 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from resilience.hard import apart
 
 from llmlesson.doctor import network
 from llmlesson.files import fetch
-from resilience.hard import apart
 
 VARIABLES = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
 
