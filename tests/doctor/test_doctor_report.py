@@ -22,7 +22,8 @@ FINE = ok("memory", "enough")
 WARNED = warning("kernel", "odd", "mend it")
 FAILED = problem("model", "damaged", "llmlesson fetch\n(once)")
 
-# Of every Python that the command starts: writes down who asks the network for anything, and refuses.
+# Of every Python that the command starts: writes down who asks the network for anything, and refuses. This machine's own
+# address is not the network.
 GUARD = """
 import os, socket
 
@@ -31,7 +32,12 @@ def refuse(*args, **kwargs):
         print(args, file=file)
     raise OSError("the network is off")
 
-socket.getaddrinfo = socket.socket.connect = refuse
+real = socket.socket.connect
+
+def connect(self, address):
+    return real(self, address) if address[0] == "127.0.0.1" else refuse(address)
+
+socket.getaddrinfo, socket.socket.connect = refuse, connect
 """
 
 
