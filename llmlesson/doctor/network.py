@@ -48,8 +48,9 @@ def proxy() -> Finding:
 def loopback() -> Finding:
     """Whether a program can listen on this machine's own address, and another reach it there."""
     try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            socket.create_connection(server.getsockname(), timeout=SECONDS).close()
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+            client.settimeout(SECONDS)
+            client.connect(server.getsockname())
     except OSError as error:
         what = f"no server can be reached on 127.0.0.1 ({error.strerror or error}): JupyterLab and lesson 07 need one"
         return problem("loopback", what, "allow Python to listen on 127.0.0.1 in this machine's firewall or antivirus")

@@ -22,8 +22,8 @@ FINE = ok("memory", "enough")
 WARNED = warning("kernel", "odd", "mend it")
 FAILED = problem("model", "damaged", "llmlesson fetch\n(once)")
 
-# Of every Python that the command starts: writes down who asks the network for anything, and refuses. This machine's own
-# address is not the network.
+# Of every Python that the command starts: writes down who asks the network for anything, and refuses. Its own address
+# is not the network.
 GUARD = """
 import os, socket
 
